@@ -1,0 +1,1 @@
+#include "xe_mock.h"

@@ -1,0 +1,1 @@
+"""Share GPU virtual-address ranges between processes."""

@@ -1,0 +1,137 @@
+"""What a device API must offer to the layers above it, in whole arrays rather than single objects.
+
+Objects are opaque integers here: a GEM handle (xe) or a ze_physical_mem_handle_t (Level Zero). Columns are
+``array('Q')`` (unsigned 64-bit) unless said otherwise; one index across them is one extent. All sizes and
+offsets are bytes; a deadline is seconds on ``time.monotonic()``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Access = Literal["rw", "ro"]
+Placement = Literal["device", "host"]
+UsmKind = Literal["device", "host", "shared"]
+
+READ_ONLY = 1
+"""Bit of an access column (``array('B')``): the mapping may not be written through. 0 is read-write."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What a device is; nothing here changes while it is open."""
+
+    name: str
+    uuid: bytes
+    """16 bytes, as Level Zero derives them: vendor, device, revision, PCI domain (16-bit little-endian each), bus, device, function, zeros."""
+    pci_address: str
+    """``dddd:bb:dd.f``."""
+    render_node: str
+    """The path that was opened; ``mock:N`` on the in-process mock."""
+    is_mock: bool
+    page_size: int
+    """Bytes: the granularity of mappings (4 KiB, 64 KiB where the memory demands it)."""
+    va_bits: int
+    device_memory: int
+    """Bytes of device-local memory; 0 on integrated devices."""
+
+
+class CpuMapping(Protocol):
+    """A contiguous CPU view of extents; close() unmaps it."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """One open device. Thread-safe; every failure raises a ZeIpcError and leaves nothing behind."""
+
+    name: Literal["xe", "level_zero"]
+    info: DeviceInfo
+
+    def create_object(self, size: int, placement: Placement) -> int:
+        """A new physical memory object of ``size`` bytes (a multiple of the page size), with one reference."""
+        ...
+
+    def retain_objects(self, objects: array[int]) -> None:
+        """One more reference for every entry (an object listed twice gets two)."""
+        ...
+
+    def release_objects(self, objects: array[int]) -> None:
+        """One reference less for every entry; the last one destroys the object's handle, not its bindings."""
+        ...
+
+    def reserve(self, size: int, address: int | None, alignment: int, phase: int) -> int:
+        """GPU VA of ``size`` bytes: at ``address`` exactly, or anywhere with ``va % alignment == phase``."""
+        ...
+
+    def unreserve(self, address: int, size: int) -> None:
+        """Give reserved VA back; its mappings must be gone."""
+        ...
+
+    def map_extents(
+        self,
+        address: int,
+        objects: array[int],
+        offsets: array[int],
+        sizes: array[int],
+        access: array[int],
+        deadline: float,
+    ) -> None:
+        """Map extents back to back from ``address`` on, in one array bind where the device can; all or nothing."""
+        ...
+
+    def unmap(self, address: int, size: int, deadline: float) -> None:
+        """Remove every mapping in ``[address, address + size)``, splitting those that reach beyond."""
+        ...
+
+    def allocate_usm(self, size: int, kind: UsmKind) -> tuple[int, int]:
+        """An ordinary allocation: (address, object); it is mapped and never exported by range."""
+        ...
+
+    def free_usm(self, address: int, size: int, obj: int) -> None:
+        """Undo allocate_usm."""
+        ...
+
+    def send_objects(self, socket: int, objects: array[int], deadline: float) -> None:
+        """Send one dma-buf fd an object over a connected unix socket, in batches, each fd made on demand and closed after sending."""
+        ...
+
+    def receive_objects(self, socket: int, sizes: array[int], deadline: float) -> array[int]:
+        """The other end of send_objects: import ``len(sizes)`` dma-bufs, each checked to have exactly its size; one reference each."""
+        ...
+
+    def cpu_map(
+        self, objects: array[int], offsets: array[int], sizes: array[int], writable: bool
+    ) -> CpuMapping:
+        """A zero-copy CPU view of extents back to back, or BufferError saying why there is none."""
+        ...
+
+    def read_extents(
+        self, objects: array[int], offsets: array[int], sizes: array[int], into: memoryview
+    ) -> None:
+        """Copy the extents' bytes, back to back and byte-granular, into a writable buffer of exactly their total size."""
+        ...
+
+    def write_extents(
+        self, objects: array[int], offsets: array[int], sizes: array[int], data: memoryview
+    ) -> None:
+        """Copy a buffer of exactly the extents' total size into them, byte-granular."""
+        ...
+
+    def copy(self, dst: int, src: int, size: int, deadline: float) -> None:
+        """GPU copy between GPU VAs, synchronous."""
+        ...
+
+    def fill(self, dst: int, value: int, size: int, deadline: float) -> None:
+        """GPU fill of ``size`` bytes at a GPU VA with one byte value, synchronous."""
+        ...
+
+    def close(self) -> None:
+        """Release everything of this device; idempotent."""
+        ...
