@@ -66,6 +66,10 @@ class Backend(Protocol):
         """One reference less for every entry; the last one destroys the object's handle, not its bindings."""
         ...
 
+    def object_sizes(self, objects: array[int]) -> array[int]:
+        """The size of every object, in bytes; objects must be held."""
+        ...
+
     def reserve(self, size: int, address: int | None, alignment: int, phase: int) -> int:
         """GPU VA of ``size`` bytes: at ``address`` exactly, or anywhere with ``va % alignment == phase``."""
         ...
