@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from ze_ipc.result import Result as Result
 
-
 _HEX_VALUES = frozenset({"address", "end", "ptr", "start", "va", "dst", "src"})
 
 

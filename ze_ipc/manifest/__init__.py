@@ -1,0 +1,7 @@
+"""The description of an exported range: what it is, how it is built, and how it travels."""
+
+from ze_ipc.manifest.build import build, merge
+from ze_ipc.manifest.codec import digest, encode, parse
+from ze_ipc.manifest.model import VA_PHASE_SIZE, Manifest
+
+__all__ = ["VA_PHASE_SIZE", "Manifest", "build", "digest", "encode", "merge", "parse"]

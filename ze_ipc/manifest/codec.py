@@ -1,0 +1,202 @@
+"""A manifest as bytes, and back: all validation of foreign bytes is in parse().
+
+All fields are little-endian. After the header come the columns, each without padding: object_sizes
+(u64 an object), offsets and sizes (u64 an extent), object_indices (u32), access (u8).
+
+======  =====  ==============================================================
+offset  width  field of the header
+======  =====  ==============================================================
+0       4      magic ``ZIPM``
+4       2      version, 1
+6       2      bytes of the header, 112
+8       4      objects
+12      4      extents
+16      8      page_size
+24      8      window_offset
+32      8      window_size
+40      8      va_phase
+48      16     device uuid
+64      16     zero
+80      32     sha256 of bytes 0 to 79 and of the columns
+======  =====  ==============================================================
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from hashlib import sha256
+from typing import Any
+
+from ze_ipc import lanes
+from ze_ipc.backend import READ_ONLY
+from ze_ipc.errors import InvalidHandle
+from ze_ipc.manifest.model import MAX_EXTENTS, VA_PHASE_SIZE, Manifest
+
+MAGIC = b"ZIPM"
+VERSION = 1
+HEADER_SIZE = 112
+
+KERNEL_PAGE_SIZE = 4096
+
+_HEADER = struct.Struct("<4sHHIIQQQQ16s16s")
+_ROW_SIZE = 8 + 8 + 4 + 1
+_ACCESS_VALUES = bytes((0, READ_ONLY))
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The bytes of a manifest; equal manifests give equal bytes."""
+    header = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        HEADER_SIZE,
+        len(manifest.object_sizes),
+        len(manifest.sizes),
+        manifest.page_size,
+        manifest.window_offset,
+        manifest.window_size,
+        manifest.va_phase,
+        manifest.device_uuid,
+        bytes(16),
+    )
+    columns = (
+        _little_endian(manifest.object_sizes),
+        _little_endian(manifest.offsets),
+        _little_endian(manifest.sizes),
+        _little_endian(manifest.object_indices),
+        manifest.access,
+    )
+    body = b"".join(columns)
+    hashed = sha256(header)
+    hashed.update(body)
+    return b"".join((header, hashed.digest(), body))
+
+
+def parse(data: bytes | bytearray | memoryview) -> Manifest:
+    """The manifest of foreign bytes, or InvalidHandle that says what is wrong.
+
+    Nothing larger than the bytes themselves is allocated, and no device is asked: that the objects
+    really have their sizes is for the receiver of their dma-bufs to check.
+    """
+    view = memoryview(data).cast("B")
+    manifest = _decode(view)
+    _check_header(manifest)
+    _check_extents(manifest)
+    return manifest
+
+
+def digest(data: bytes | bytearray | memoryview) -> bytes:
+    """The digest that stands in encoded bytes; equal for equal manifests only."""
+    return bytes(memoryview(data)[_HEADER.size : HEADER_SIZE])
+
+
+def _decode(view: memoryview) -> Manifest:
+    if len(view) < HEADER_SIZE:
+        raise _invalid("shorter than its header", length=len(view))
+    (magic, version, header_size, objects, extents, page_size, offset, size, phase, uuid, zeros) = (
+        _HEADER.unpack_from(view)
+    )
+    if magic != MAGIC:
+        raise _invalid("not a manifest", magic=magic)
+    if version != VERSION or header_size != HEADER_SIZE:
+        raise _invalid("of another version", version=version, known=VERSION)
+    if not 1 <= objects <= extents <= MAX_EXTENTS:
+        raise _invalid("impossible counts", objects=objects, extents=extents)
+    length = HEADER_SIZE + 8 * objects + _ROW_SIZE * extents
+    if len(view) != length:
+        raise _invalid("its length is not that of its counts", length=len(view), expected=length)
+    hashed = sha256(view[: _HEADER.size])
+    hashed.update(view[HEADER_SIZE:])
+    if hashed.digest() != view[_HEADER.size : HEADER_SIZE]:
+        raise _invalid("its digest does not match")
+    if any(zeros):
+        raise _invalid("reserved fields are not zero")
+    columns: list[array[int]] = []
+    at = HEADER_SIZE
+    for code, count in (
+        ("Q", objects),
+        ("Q", extents),
+        ("Q", extents),
+        ("I", extents),
+        ("B", extents),
+    ):
+        column: array[int] = array(code)
+        end = at + count * column.itemsize
+        column.frombytes(view[at:end])
+        columns.append(_little_endian(column))
+        at = end
+    object_sizes, offsets, sizes, indices, access = columns
+    return Manifest(
+        uuid, page_size, offset, size, phase, object_sizes, indices, offsets, sizes, access
+    )
+
+
+def _check_header(manifest: Manifest) -> None:
+    page = manifest.page_size
+    if page & (page - 1) or not KERNEL_PAGE_SIZE <= page <= VA_PHASE_SIZE:
+        raise _invalid("page size is not a power of two from 4 KiB to 2 MiB", page_size=page)
+    if manifest.va_phase % page or manifest.va_phase >= VA_PHASE_SIZE:
+        raise _invalid("phase of the VA is not that of a page", va_phase=manifest.va_phase)
+    if not manifest.window_size or manifest.window_size >= lanes.LIMIT:
+        raise _invalid("impossible window", window_size=manifest.window_size)
+    if manifest.window_offset >= page:
+        raise _invalid("window begins after the first page", window_offset=manifest.window_offset)
+
+
+def _check_extents(manifest: Manifest) -> None:
+    """Every extent is whole pages inside its object, and together they are the window's pages."""
+    count = manifest.extent_count
+    offsets, sizes = lanes.wide(manifest.offsets), lanes.wide(manifest.sizes)
+    for name, value in (("offset", offsets), ("size", sizes)):
+        if not lanes.none_has_bits(value, lanes.LIMIT | (manifest.page_size - 1), count):
+            raise _invalid(f"an extent's {name} is not a sane multiple of the page size")
+    if not lanes.all_at_least(sizes, lanes.repeat(1, count), count):
+        raise _invalid("an extent of no bytes")
+    covered = sum(manifest.sizes)
+    if covered != manifest.covered_size:
+        raise _invalid("the extents are not the pages of the window", covered=covered)
+    if manifest.access.tobytes().translate(None, _ACCESS_VALUES):
+        raise _invalid("unknown access bits")
+    _check_indices(manifest)
+    _check_objects(manifest, offsets + sizes)
+
+
+def _check_indices(manifest: Manifest) -> None:
+    """Objects are numbered by first appearance, so each is used and each index has its object."""
+    ascending = array("I", range(manifest.object_count))
+    indices = manifest.object_indices
+    if indices != ascending and array("I", dict.fromkeys(indices)) != ascending:
+        raise _invalid("the extents do not use each object, in order of first appearance")
+
+
+def _check_objects(manifest: Manifest, extent_ends: int) -> None:
+    """``extent_ends`` is where extents end in their objects, as lanes; no lane has overflowed."""
+    limits = manifest.object_sizes
+    bits = lanes.LIMIT | (KERNEL_PAGE_SIZE - 1)
+    if not lanes.none_has_bits(lanes.wide(limits), bits, len(limits)):
+        raise _invalid("an object's size is not a sane multiple of 4 KiB")
+    count = manifest.extent_count
+    if manifest.object_count != count:
+        limits = array("Q", map(limits.__getitem__, manifest.object_indices))
+    if not lanes.all_below_limit(extent_ends, count) or not lanes.all_at_least(
+        lanes.wide(limits), extent_ends, count
+    ):
+        raise _invalid("an extent reaches beyond its object")
+
+
+def _little_endian(column: array[int]) -> array[int]:
+    if sys.byteorder == "little":
+        return column
+    swapped = column[:]
+    swapped.byteswap()
+    return swapped
+
+
+def _invalid(cause: str, **values: Any) -> InvalidHandle:
+    return InvalidHandle(
+        f"the exporter's manifest is wrong: {cause}",
+        call="open_ipc_handle",
+        hint="use the same version of ze_ipc on both sides",
+        **values,
+    )
