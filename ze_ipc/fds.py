@@ -10,6 +10,7 @@ import socket
 import struct
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 
 from ze_ipc.errors import Closed, FdLimit, KernelError
@@ -88,14 +89,9 @@ class Fd:
 
 def close_all(fds: Iterable[Fd]) -> None:
     """Close every one, also if closing one of them fails."""
-    failure: OSError | None = None
-    for fd in fds:
-        try:
-            fd.close()
-        except OSError as error:
-            failure = error
-    if failure is not None:
-        raise failure
+    with ExitStack() as stack:
+        for fd in fds:
+            stack.callback(fd.close)
 
 
 def send_fds(sock: socket.socket, data: bytes, fds: Sequence[Fd | int] = ()) -> None:
