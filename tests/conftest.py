@@ -1,0 +1,55 @@
+"""For every test: a broker directory of its own process, and proof that nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from multiprocessing import resource_tracker
+
+import pytest
+
+from helpers import leaks
+
+_FAILED = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The sockets of processes that test at the same time must not look like leaks of each other.
+    directory = tempfile.mkdtemp(prefix="zeipc-")
+    os.environ["ZE_IPC_DIR"] = directory
+    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    # One process for the whole session, started by multiprocessing at its first spawn.
+    resource_tracker.ensure_running()
+
+
+def pytest_collection_finish() -> None:
+    # What exists now lives to the end; frozen, it costs the collection after each test nothing.
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test unless it gave back all fds, threads, mappings, children and files.
+
+    A test that has failed already is not asked: its traceback keeps its objects alive.
+    """
+    before = leaks.take()
+    yield
+    if not request.node.stash.get(_FAILED, False):
+        left = leaks.left_behind(before)
+        if left:
+            pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)

@@ -1,0 +1,1 @@
+"""What tests share; importable as ``helpers`` because pytest puts tests/ on the path."""

@@ -1,0 +1,154 @@
+"""What a process holds, as the kernel sees it, so that a test can prove to give it all back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+SETTLE_SECONDS = 3.0
+"""Threads and children may take so long to end after a test; only a red check waits."""
+
+MEMORY_MARKS = ("/dmabuf", "/memfd:", "/ze-ipc-mock-", "/dev/dri/")
+"""Parts of the names that mappings of device memory have in /proc/self/maps."""
+
+PROCESS_WIDE_FD = re.compile(r"/ze-ipc-mock-\d+/[^/]+(/\.?lock)?$")
+"""The mock's one descriptor a process at rest: its own directory or the lock in it."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything this process holds that a test could leave behind."""
+
+    fds: frozenset[str]
+    """``number -> target``."""
+    threads: frozenset[str]
+    """Kernel task ids, native threads included."""
+    mappings: Counter[str]
+    """Mappings of device memory by file."""
+    children: frozenset[str]
+    """Processes, also dead ones that nobody waited for."""
+    sockets: frozenset[str]
+    """Socket files in the broker directories."""
+    mock_files: frozenset[str]
+    """Bytes of mock objects of this process."""
+
+    def new_in(self, after: Snapshot) -> list[str]:
+        """What ``after`` has and this has not, one line each."""
+        mappings = after.mappings - self.mappings
+        return [
+            *(f"fd {name}" for name in sorted(after.fds - self.fds)),
+            *(f"thread {name}" for name in sorted(after.threads - self.threads)),
+            *(f"memory mapping {name} x{count}" for name, count in sorted(mappings.items())),
+            *(f"child process {name}" for name in sorted(after.children - self.children)),
+            *(f"socket file {name}" for name in sorted(after.sockets - self.sockets)),
+            *(f"mock object {name}" for name in sorted(after.mock_files - self.mock_files)),
+        ]
+
+
+def take() -> Snapshot:
+    """What this process holds now."""
+    return Snapshot(
+        fds=frozenset(_fds()),
+        threads=frozenset(_names("/proc/self/task")),
+        mappings=_mappings(),
+        children=frozenset(_children()),
+        sockets=frozenset(_socket_files()),
+        mock_files=frozenset(_mock_files()),
+    )
+
+
+def collect() -> list[str]:
+    """Collect garbage; a line for every object that had to be closed by the collector."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        gc.collect()
+    return [f"ResourceWarning {w.message}" for w in seen if issubclass(w.category, ResourceWarning)]
+
+
+def left_behind(before: Snapshot) -> list[str]:
+    """What is held now and was not before, after waiting SETTLE_SECONDS for it to go."""
+    warned = collect()
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while (leaks := before.new_in(take())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return warned + leaks
+
+
+def broker_directories() -> list[Path]:
+    """Where brokers of this environment put their sockets."""
+    env = os.environ
+    if env.get("ZE_IPC_DIR"):
+        return [Path(env["ZE_IPC_DIR"])]
+    runtime = env.get("XDG_RUNTIME_DIR")
+    return ([Path(runtime, "ze_ipc")] if runtime else []) + [Path(f"/tmp/ze_ipc-{os.getuid()}")]
+
+
+def mock_directories() -> list[Path]:
+    """Where this process's mock keeps the bytes of its objects."""
+    names = ("ZE_IPC_MOCK_DIR", "XDG_RUNTIME_DIR", "TMPDIR")
+    bases = {"/dev/shm", "/tmp", *filter(None, map(os.environ.get, names))}
+    pattern = f"ze-ipc-mock-{os.getuid()}/{os.getpid()}-*"
+    return [path for base in bases for path in Path(base).glob(pattern)]
+
+
+def _fds() -> list[str]:
+    found = []
+    for number in _names("/proc/self/fd"):
+        link = Path("/proc/self/fd", number)
+        if not link.is_symlink():  # the descriptor that listed the directory
+            continue
+        target = str(link.readlink())
+        if not PROCESS_WIDE_FD.search(target):
+            found.append(f"{number} -> {target}")
+    return found
+
+
+def _mappings() -> Counter[str]:
+    found: Counter[str] = Counter()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        name = line.split(None, 5)[5:]
+        if name and any(mark in name[0] for mark in MEMORY_MARKS):
+            found[name[0]] += 1
+    return found
+
+
+def _children() -> list[str]:
+    return [child for task in _names("/proc/self/task") for child in _children_of(task)]
+
+
+def _children_of(task: str) -> list[str]:
+    try:
+        return Path(f"/proc/self/task/{task}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        if task == str(os.getpid()):
+            raise  # the kernel has no such file: better no check than one that sees nothing
+        return []  # that thread has just ended
+
+
+def _names(directory: str) -> list[str]:
+    return [path.name for path in Path(directory).iterdir()]
+
+
+def _socket_files() -> list[str]:
+    return [
+        str(path)
+        for directory in broker_directories()
+        if directory.is_dir()
+        for path in directory.iterdir()
+        if path.is_socket()
+    ]
+
+
+def _mock_files() -> list[str]:
+    return [
+        str(path)
+        for directory in mock_directories()
+        for path in directory.rglob("*")
+        if path.is_file() and path.stat().st_size
+    ]
