@@ -1,0 +1,324 @@
+"""The broker: the thread of an exporter that gives its ranges to those who may have them."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from socket import MSG_DONTWAIT, MSG_NOSIGNAL, socket
+
+from ze_ipc.broker_importers import Importer, ImporterTable
+from ze_ipc.broker_listener import Limits, Listener, refuse
+from ze_ipc.broker_pool import WorkerPool
+from ze_ipc.broker_protocol import (
+    Flag,
+    Malformed,
+    Status,
+    decode_request,
+    doorbell_name,
+    encode_check,
+)
+from ze_ipc.broker_registry import Registry, Served
+from ze_ipc.broker_service import Service
+from ze_ipc.errors import Closed, ForkedProcess, InvalidHandle
+from ze_ipc.handle import HandleFields
+from ze_ipc.host import host_identity
+from ze_ipc.policy import Peer, Policy
+from ze_ipc.socket_dir import SocketDir, exporter_dir, socket_name
+
+_log = logging.getLogger(__name__)
+
+BROKER_ID_SIZE = 8
+"""Bytes."""
+
+_BACKLOG = 4096
+_CLOSE_SECONDS = 5.0
+_EXIT_SECONDS = 1.0
+_ANYBODY = Policy()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where a broker is reached; a handle carries all of it but the directory."""
+
+    host: bytes
+    """8 bytes, host_identity()."""
+    pid: int
+    broker: bytes
+    """8 random bytes: the name of the socket."""
+    doorbell: int
+    """fd number in this process, for the pidfd transport."""
+    directory: Path
+
+
+class Broker:
+    """Serves exports over one unix socket until close(); safe to use from several threads.
+
+    It knows nothing of devices. No lock is held while it sends or calls out. At rest it costs one
+    thread and eight fds, whatever it serves, and one fd for each of up to 64 importing processes.
+    """
+
+    def __init__(self, *, directory: Path | None = None, limits: Limits | None = None) -> None:
+        """Listen at once: in ``directory``, or where socket_dir says."""
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._services: set[Service] = set()
+        self._registry = Registry()
+        self._pool = WorkerPool(
+            self._serve, name="ze_ipc-serve", max_threads=32, max_per_key=8, max_queued=1024
+        )
+        broker_id = secrets.token_bytes(BROKER_ID_SIZE)
+        host = host_identity()
+        with ExitStack() as taken:
+            self._dir = SocketDir(directory, create=True) if directory else exporter_dir()
+            taken.callback(self._dir.close)
+            self._importers = ImporterTable()
+            taken.callback(self._importers.close)
+            self._dir.remove_stale()
+            listening = self._dir.listen(broker_id, mode=0o600, backlog=_BACKLOG)
+            taken.callback(self._dir.unlink, socket_name(broker_id))
+            self._listener = Listener(
+                listening,
+                may_connect=lambda peer: self._registry.admits_uid(peer.uid),
+                answer=self._answer,
+                watched_fd=self._importers.fileno(),
+                tick=self._look_after_importers,
+                spare_fds=self._watch_nobody,
+                limits=limits or Limits(),
+            )
+            # The first peer may be answered as soon as it has started.
+            self.address = BrokerAddress(host, self._pid, broker_id, -1, self._dir.path)
+            doorbell = self._listener.start(doorbell_name(broker_id))
+            self.address = replace(self.address, doorbell=doorbell)
+            taken.pop_all()
+        _live.add(self)
+
+    def register(self, served: Served, policy: Policy = _ANYBODY) -> tuple[int, bytes]:
+        """Serve an export from now on; its (generation, secret)."""
+        self._check()
+        if policy.admits_others:
+            self._dir.set_mode(socket_name(self.address.broker), 0o666)
+        registration = self._registry.add(served, policy)
+        if registration is None:
+            raise Closed("the broker is closed")
+        return registration.generation, registration.secret
+
+    def handle_fields(self, generation: int, secret: bytes) -> HandleFields:
+        """The handle of a registration."""
+        where = self.address
+        return HandleFields(where.host, where.pid, where.broker, secret, generation, where.doorbell)
+
+    def revoke(self, generation: int, *, interrupt: bool = False) -> bool:
+        """Serve that generation no more; False when it was not served.
+
+        Opens that have begun may finish, unless ``interrupt``. ``served.retired()`` is called
+        before this returns, or by the thread that ends the last of them.
+        """
+        self._check_process()
+        revoked = self._registry.revoke(generation)
+        if interrupt:
+            for service in self._running(generation):
+                service.interrupt()
+        self._importers.forget(generation)
+        return revoked
+
+    def revoke_later(self, generation: int) -> None:
+        """revoke() on the broker's thread: waits for nothing, so a finaliser may call it."""
+        if self._pid == os.getpid():
+            self._listener.call_soon(partial(self._revoke, generation))
+
+    def _revoke(self, generation: int) -> None:
+        self.revoke(generation)
+
+    def importers(self, generation: int) -> list[Importer]:
+        """The living processes that have opened a generation, oldest first."""
+        self._check_process()
+        self._look_after_importers()
+        return self._importers.of(generation)
+
+    def close(self, timeout: float = _CLOSE_SECONDS) -> None:
+        """End all connections, join the threads, remove the socket file, retire every export.
+
+        Idempotent. A thread that does not end within ``timeout`` seconds is left and logged. In a
+        forked child it does nothing: there is nothing left there.
+        """
+        if self._pid != os.getpid():
+            return
+        deadline = time.monotonic() + timeout
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        _live.discard(self)
+        self._dir.unlink(socket_name(self.address.broker))
+        ended = self._listener.stop(deadline)
+        for service in self._pool.stop():
+            self._end(service)
+        for service in self._running():
+            service.interrupt()
+        ended = self._pool.join(deadline) and ended
+        self._registry.close()
+        self._importers.close()
+        self._dir.close()
+        if not ended:
+            _log.warning("threads of %r did not end within %.1f s", self, timeout)
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._closed
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return f"<Broker {self.address.broker.hex()} in {self.address.directory}{state}>"
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedProcess("this broker serves from the parent process", pid=self._pid)
+
+    def _check(self) -> None:
+        self._check_process()
+        if self._closed:
+            raise Closed("the broker is closed")
+
+    def _abandon(self) -> None:
+        """In a forked child: close what the parent answers on, taking no lock."""
+        self._listener.abandon()
+        for service in list(self._services):
+            service.close()
+        self._importers.abandon()
+        self._dir.close()
+
+    # On the listener's thread.
+
+    def _answer(self, sock: socket, peer: Peer, message: bytes) -> None:
+        try:
+            request = decode_request(message)
+            handle = HandleFields.unpack(request.handle)
+        except (Malformed, InvalidHandle) as error:
+            _log.info("%s made no proper request: %s", peer, error)
+            return refuse(sock, Status.BAD_REQUEST)
+        if handle.broker != self.address.broker:
+            return refuse(sock, Status.UNKNOWN)
+        check = bool(request.flags & Flag.CHECK)
+        begun = self._registry.begin(handle.generation, handle.secret, peer, check=check)
+        if isinstance(begun, Status):
+            _log.info("refused generation %d to %s: %s", handle.generation, peer, begun.name)
+            return refuse(sock, begun)
+        service = Service(sock, peer, begun, request.flags)
+        if check:
+            return self._answer_check(service)
+        return self._serve_soon(service)
+
+    def _answer_check(self, service: Service) -> None:
+        try:
+            served = service.registration.served
+            answer = encode_check(len(served.manifest_bytes), served.object_count)
+            service.sock.send(answer, MSG_DONTWAIT | MSG_NOSIGNAL)
+        except OSError:
+            _log.debug("%s did not wait for its answer", service.peer)
+        finally:
+            service.close()
+            self._registry.end(service.registration)
+
+    def _serve_soon(self, service: Service) -> None:
+        with self._lock:
+            closing = self._closed
+            if not closing:
+                self._services.add(service)
+        if closing:
+            refuse(service.sock, Status.CLOSING)
+            self._registry.end(service.registration)
+        elif not self._pool.submit(service.peer.pid or None, service):
+            refuse(service.sock, Status.BUSY)
+            self._end(service, refund=True)
+
+    def _watch_nobody(self) -> None:
+        """Give the pidfds back while fds are short; their processes are looked at by and by."""
+        self._importers.watch_nobody()
+        self._listener.want_tick()
+
+    # On any thread.
+
+    def _serve(self, service: Service) -> None:
+        served = service.registration.served
+        try:
+            if service.run():
+                self._record(service)
+                _call_out(served.opened, service.peer)
+        finally:
+            self._end(service)
+
+    def _end(self, service: Service, *, refund: bool = False) -> None:
+        service.close()
+        with self._lock:
+            self._services.discard(service)
+        self._registry.end(service.registration, refund=refund)
+
+    def _record(self, service: Service) -> None:
+        registration = service.registration
+        watched = self._importers.add(
+            registration.generation, service.peer, registration.served.size, service.sock
+        )
+        if registration.revoked:
+            self._importers.forget(registration.generation)
+        if not watched:
+            self._listener.call_soon(self._listener.want_tick)
+
+    def _look_after_importers(self) -> bool:
+        """Forget the processes that have ended; whether some must be looked at again."""
+        for peer, generations in self._importers.take_ended():
+            for generation in generations:
+                registration = self._registry.get(generation)
+                if registration is not None:
+                    _call_out(registration.served.closed, peer)
+        return self._importers.has_unwatched
+
+    def _running(self, generation: int | None = None) -> list[Service]:
+        with self._lock:
+            return [
+                service
+                for service in self._services
+                if generation in (None, service.registration.generation)
+            ]
+
+
+def _call_out(hook: Callable[[Peer], None], peer: Peer) -> None:
+    try:
+        hook(peer)
+    except Exception:
+        _log.exception("a hook of an export failed for %s", peer)
+
+
+_live: weakref.WeakSet[Broker] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for broker in list(_live):
+        broker.close(_EXIT_SECONDS)
+
+
+def _abandon_all() -> None:
+    for broker in list(_live):
+        broker._abandon()
+    _live.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,401 @@
+"""The one thread that talks to peers nobody knows yet: accepts, reads one request, never waits.
+
+A peer that says nothing costs a place among the pending ones for two seconds. When these run out,
+the process that has most of them loses its oldest, so a crowd can only push out itself. When fds
+run out, accepting pauses instead of spinning, and after a while the peers are told.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ze_ipc.broker_protocol import DOORBELL, REQUEST_SIZE, Status, encode_refusal
+from ze_ipc.fds import Fd
+from ze_ipc.policy import Peer
+
+_log = logging.getLogger(__name__)
+
+_CREDENTIALS = struct.Struct("3i")
+_OUT_OF_FDS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ACCEPTS_AT_ONCE = 64
+_RINGS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What unknown peers may cost."""
+
+    pending: int = 128
+    """Connections that have not made their request yet."""
+    handshake_seconds: float = 2.0
+    """Time for that."""
+    pause_seconds: float = 0.05
+    """Between attempts to accept while there are no fds."""
+    patience_seconds: float = 0.25
+    """How long that may go on before waiting peers are refused."""
+    tick_seconds: float = 5.0
+    """Between calls of the tick, when it has something to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    peer: Peer
+    deadline: float
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """Who connected, as the kernel recorded it then."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(raw))
+
+
+def refuse(sock: socket.socket, status: Status) -> None:
+    """Say no without waiting, and close."""
+    with sock:
+        try:
+            sock.send(encode_refusal(status), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            # What is left unread would reach the peer as a reset, before our answer.
+            sock.recv(REQUEST_SIZE + 1, socket.MSG_DONTWAIT)
+        except OSError:
+            pass
+
+
+class Listener:
+    """Owns the listening socket and the doorbell; hands on (socket, peer, request) of each peer.
+
+    ``answer`` takes the socket over and must not wait. Everything is called on this one thread.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        *,
+        may_connect: Callable[[Peer], bool],
+        answer: Callable[[socket.socket, Peer, bytes], None],
+        watched_fd: int,
+        tick: Callable[[], bool],
+        spare_fds: Callable[[], None],
+        limits: Limits,
+    ) -> None:
+        """``tick`` is called when ``watched_fd`` is readable, and at intervals while it returns
+        True; ``spare_fds`` when fds run out.
+        """
+        self._may_connect = may_connect
+        self._answer = answer
+        self._watched_fd = watched_fd
+        self._tick = tick
+        self._spare_fds = spare_fds
+        self._limits = limits
+        self._listening = listening
+        self._pending: dict[socket.socket, _Pending] = {}
+        self._calls: deque[Callable[[], None]] = deque()
+        self._stopping = False
+        self._next_tick: float | None = None
+        self._starved_since: float | None = None
+        self._resume_at: float | None = None
+        self._near: socket.socket | None = None
+        self._far: socket.socket | None = None
+        self._reserve: Fd | None = None
+        self._wake: Fd | None = None
+        self._wake_lock = threading.RLock()
+        self._selector: selectors.BaseSelector | None = None
+        self._thread = threading.Thread(target=self._run, name="ze_ipc-broker", daemon=True)
+
+    def start(self, doorbell_name: bytes) -> int:
+        """Take the remaining fds and start the thread; the number of the fd that an importer may
+        take by pidfd_getfd. On failure nothing is left.
+        """
+        try:
+            self._selector = selectors.EpollSelector()
+            self._wake = Fd(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+            self._take_reserve()
+            self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            # An importer that took this fd by number can see by its name that it is the right one.
+            self._near.bind(doorbell_name)
+            self._far.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            self._listening.setblocking(False)
+            self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
+            self._selector.register(self._far, selectors.EVENT_READ, self._answer_doorbell)
+            self._selector.register(self._wake, selectors.EVENT_READ, self._run_calls)
+            self._selector.register(self._watched_fd, selectors.EVENT_READ, self._tick)
+            doorbell = self._near.fileno()
+            self._thread.start()
+        except BaseException:
+            self.abandon()
+            raise
+        return doorbell
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Run ``call`` on the thread, never if that has ended; finalisers and signal handlers may
+        use it, for its only lock is held for one write and may be entered again.
+        """
+        self._calls.append(call)
+        with self._wake_lock:
+            if self._wake is not None and not self._wake.closed:
+                os.eventfd_write(self._wake.fileno(), 1)
+
+    def want_tick(self) -> None:
+        """Have the tick called again some time; on the thread only."""
+        if self._next_tick is None:
+            self._next_tick = time.monotonic() + self._limits.tick_seconds
+
+    def stop(self, deadline: float) -> bool:
+        """End the thread, which closes everything; whether it ended in time."""
+        self._stopping = True
+        self.call_soon(lambda: None)
+        if self._thread is threading.current_thread():
+            return True
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        return not self._thread.is_alive()
+
+    def abandon(self) -> None:
+        """Close every fd and tell the selector nothing: after fork() its set is the parent's."""
+        for sock in (self._listening, self._near, self._far, *self._pending):
+            if sock is not None:
+                sock.close()
+        self._pending.clear()
+        if self._selector is not None:
+            self._selector.close()
+        for fd in (self._wake, self._reserve):
+            if fd is not None:
+                fd.close()
+
+    def _run(self) -> None:
+        assert self._selector is not None
+        try:
+            while not self._stopping:
+                for key, _ in self._selector.select(self._timeout()):
+                    self._guarded(key.data)
+                self._keep_time()
+        finally:
+            with self._wake_lock:
+                self.abandon()
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception:
+            _log.exception("the broker goes on after")
+
+    def _timeout(self) -> float | None:
+        first = next(iter(self._pending.values()), None)
+        times = [first.deadline if first else None, self._resume_at, self._next_tick]
+        known = [moment for moment in times if moment is not None]
+        return max(0.0, min(known) - time.monotonic()) if known else None
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        while self._pending:
+            sock, pending = next(iter(self._pending.items()))
+            if pending.deadline > now:
+                break
+            _log.debug("peer %s made no request in time", pending.peer)
+            self._drop(sock)
+        if self._resume_at is not None and self._resume_at <= now:
+            self._resume_at = None
+            self._guarded(self._resume_accepting)
+        if self._next_tick is not None and self._next_tick <= now:
+            self._next_tick = None
+            self._guarded(self._tick_again)
+
+    def _tick_again(self) -> None:
+        if self._tick():
+            self.want_tick()
+
+    def _run_calls(self) -> None:
+        assert self._wake is not None
+        os.eventfd_read(self._wake.fileno())
+        while self._calls:
+            self._guarded(self._calls.popleft())
+
+    # Accepting.
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            try:
+                sock, _address = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_FDS:
+                    raise
+                self._starve()
+                return
+            self._starved_since = None
+            self._take(sock)
+
+    def _take(self, sock: socket.socket) -> None:
+        """Take a connection over: its request may be here already."""
+        try:
+            sock.setblocking(True)
+            peer = peer_of(sock)
+        except OSError:
+            sock.close()
+            return
+        if not self._may_connect(peer):
+            _log.info("refused %s: another user", peer)
+            refuse(sock, Status.REFUSED_PEER)
+        elif not self._read(sock, peer):
+            self._wait_for_request(sock, peer)
+
+    def _read(self, sock: socket.socket, peer: Peer) -> bool:
+        """Read the request and hand all on; False when there is none yet."""
+        try:
+            message = sock.recv(REQUEST_SIZE + 1, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            message = b""
+        if message:
+            self._answer(sock, peer, message)
+        else:
+            sock.close()
+        return True
+
+    def _wait_for_request(self, sock: socket.socket, peer: Peer) -> None:
+        assert self._selector is not None
+        if len(self._pending) >= self._limits.pending:
+            self._evict()
+        deadline = time.monotonic() + self._limits.handshake_seconds
+        self._pending[sock] = _Pending(peer, deadline)
+        self._selector.register(sock, selectors.EVENT_READ, lambda: self._continue(sock))
+
+    def _continue(self, sock: socket.socket) -> None:
+        assert self._selector is not None
+        pending = self._pending.pop(sock, None)
+        if pending is None:
+            # Dropped by an earlier event of the same round.
+            return
+        self._selector.unregister(sock)
+        if not self._read(sock, pending.peer):
+            self._wait_for_request(sock, pending.peer)
+
+    def _evict(self) -> None:
+        """Drop the oldest connection of the process that holds most of them."""
+        pid, _ = Counter(entry.peer.pid for entry in self._pending.values()).most_common(1)[0]
+        sock = next(sock for sock, entry in self._pending.items() if entry.peer.pid == pid)
+        _log.debug("dropped a silent peer %s to make room", self._pending[sock].peer)
+        self._drop(sock)
+
+    def _drop(self, sock: socket.socket) -> None:
+        assert self._selector is not None
+        del self._pending[sock]
+        self._selector.unregister(sock)
+        sock.close()
+
+    # Out of fds.
+
+    def _starve(self) -> None:
+        """Accept no more for a moment; give up what can be missed, at last the peers that wait."""
+        assert self._selector is not None
+        now = time.monotonic()
+        if self._starved_since is None:
+            self._starved_since = now
+            _log.warning("out of file descriptors: the broker waits for some to be closed")
+        self._spare_fds()
+        if now - self._starved_since >= self._limits.patience_seconds:
+            self._refuse_waiting()
+        if self._pending:
+            self._evict()
+        self._selector.unregister(self._listening)
+        self._resume_at = now + self._limits.pause_seconds
+
+    def _resume_accepting(self) -> None:
+        assert self._selector is not None
+        if self._reserve is None or self._reserve.closed:
+            self._take_reserve()
+        self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
+
+    def _refuse_waiting(self) -> None:
+        """Tell the peers in the backlog, one after another, through the reserved fd."""
+        for _ in range(_ACCEPTS_AT_ONCE):
+            if self._reserve is None or self._reserve.closed:
+                return
+            self._reserve.close()
+            try:
+                sock, _address = self._listening.accept()
+            except OSError:
+                break
+            refuse(sock, Status.NO_FDS if self._admissible(sock) else Status.REFUSED_PEER)
+            self._take_reserve()
+        self._take_reserve()
+
+    def _admissible(self, sock: socket.socket) -> bool:
+        try:
+            return self._may_connect(peer_of(sock))
+        except OSError:
+            return False
+
+    def _take_reserve(self) -> None:
+        if self._reserve is not None and not self._reserve.closed:
+            return
+        try:
+            self._reserve = Fd(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            if self._selector is None or error.errno not in _OUT_OF_FDS:
+                raise
+            self._reserve = None
+
+    # The doorbell.
+
+    def _answer_doorbell(self) -> None:
+        for _ in range(_RINGS_AT_ONCE):
+            if not self._take_ring():
+                return
+
+    def _take_ring(self) -> bool:
+        """Take one connected socket that came over the doorbell; False when there is no more."""
+        assert self._far is not None
+        space = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(16)
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+        try:
+            message, ancillary, message_flags, _ = self._far.recvmsg(
+                len(DOORBELL) + 1, space, flags
+            )
+        except BlockingIOError:
+            return False
+        fds: list[Fd] = []
+        sender: Peer | None = None
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                fds += [Fd(fd) for (fd,) in struct.iter_unpack("i", data[: len(data) // 4 * 4])]
+            elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                sender = Peer(*_CREDENTIALS.unpack(data))
+        try:
+            if message != DOORBELL or len(fds) != 1 or message_flags & socket.MSG_CTRUNC:
+                _log.info("a ring that is none from %s", sender)
+                return True
+            sock = _connected_socket(fds[0])
+        finally:
+            for fd in fds:
+                fd.close()
+        if sock is None or sender is None or sender.uid != peer_of(sock).uid:
+            _log.info("a ring without a socket of its own from %s", sender)
+            if sock is not None:
+                sock.close()
+            return True
+        self._take(sock)
+        return True
+
+
+def _connected_socket(fd: Fd) -> socket.socket | None:
+    """The socket behind a received fd, if it is one of ours to talk over; it owns the fd then."""
+    try:
+        sock = socket.socket(fileno=fd.fileno())
+    except OSError:
+        return None
+    fd.detach()
+    if sock.family == socket.AF_UNIX and sock.type == socket.SOCK_SEQPACKET:
+        return sock
+    sock.close()
+    return None

@@ -1,0 +1,213 @@
+"""The messages between broker and importer, as bytes; pure: no socket, no clock.
+
+Everything is little-endian and one SOCK_SEQPACKET message each:
+
+    request   "ZQ01", u32 flags, the 64 bytes of the handle
+    reply     "ZR01", u32 status, u64 manifest size, u64 objects, <= 32 KiB of manifest
+    manifest  the rest in messages of <= 64 KiB, each without a header
+    objects   spoken by C (ioctl/xe_stream.c), absent with SKIP_OBJECTS or when there are none
+    done      "ZD01", u32 status: 0 when the importer has opened the range
+
+A refusal and the answer to CHECK are a reply alone. Both sides are strangers to each other here:
+a decoder refuses every message that is not exactly as above, by Malformed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+from ze_ipc.errors import (
+    AccessDenied,
+    ExporterGone,
+    FdLimit,
+    HandleRevoked,
+    UnsupportedFeature,
+    ZeIpcError,
+)
+
+HANDLE_SIZE = 64
+"""Bytes of a handle; they travel as they are."""
+REPLY_MANIFEST = 32 << 10
+"""Bytes of manifest in the reply itself, at most."""
+MESSAGE_MANIFEST = 64 << 10
+"""Bytes of manifest in each later message, at most."""
+MANIFEST_LIMIT = 256 << 20
+"""Bytes: a longer manifest is refused before any of it is received."""
+OBJECT_LIMIT = 1 << 24
+"""Objects: more are refused before any is received."""
+
+_REQUEST = struct.Struct(f"<4sI{HANDLE_SIZE}s")
+_REPLY = struct.Struct("<4sIQQ")
+_DONE = struct.Struct("<4sI")
+
+REQUEST_SIZE = _REQUEST.size
+REPLY_SIZE = _REPLY.size
+"""Bytes of a reply without manifest."""
+DONE_SIZE = _DONE.size
+
+DOORBELL = b"ZB01"
+"""What is rung on a doorbell, beside one connected socket in SCM_RIGHTS."""
+
+
+def doorbell_name(broker_id: bytes) -> bytes:
+    """The abstract address that the near end of a broker's doorbell is bound to."""
+    return b"\0ze_ipc-doorbell-" + broker_id.hex().encode()
+
+
+class Malformed(ValueError):
+    """Bytes from the other side that are not the message they should be."""
+
+
+class Flag(IntFlag):
+    """What an importer asks for; bits without a name are refused."""
+
+    SKIP_OBJECTS = 1
+    """The importer holds the objects of this generation already."""
+    CHECK = 2
+    """Only whether it could be opened: no manifest, no objects, not counted as an open."""
+
+
+class Status(IntEnum):
+    """How a broker answers, and why not."""
+
+    OK = 0
+    REVOKED = 1
+    UNKNOWN = 2
+    WRONG_SECRET = 3
+    REFUSED_PEER = 4
+    EXPIRED = 5
+    BAD_REQUEST = 6
+    BUSY = 7
+    NO_FDS = 8
+    CLOSING = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an importer asks of a broker."""
+
+    flags: Flag
+    handle: bytes
+    """64 bytes, not looked at here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A broker's answer."""
+
+    status: Status
+    manifest_size: int
+    """Bytes."""
+    object_count: int
+    manifest: bytes
+    """The first bytes of it; the others follow in messages of their own."""
+
+
+def encode_request(flags: Flag, handle: bytes) -> bytes:
+    """One request message."""
+    return _REQUEST.pack(b"ZQ01", flags, handle)
+
+
+def decode_request(message: bytes) -> Request:
+    """The request in a message, or Malformed."""
+    if len(message) != REQUEST_SIZE:
+        raise Malformed(f"a request of {len(message)} bytes")
+    magic, flags, handle = _REQUEST.unpack(message)
+    if magic != b"ZQ01":
+        raise Malformed("not a request")
+    if flags & ~sum(Flag):
+        raise Malformed(f"flags {flags:#x}")
+    return Request(Flag(flags), handle)
+
+
+def encode_refusal(status: Status) -> bytes:
+    """A reply that says no more than its status."""
+    return _REPLY.pack(b"ZR01", status, 0, 0)
+
+
+def encode_check(manifest_size: int, object_count: int) -> bytes:
+    """The reply to CHECK: what an open would get."""
+    return _REPLY.pack(b"ZR01", Status.OK, manifest_size, object_count)
+
+
+def encode_manifest(manifest: bytes, object_count: int) -> Iterator[tuple[bytes | memoryview, ...]]:
+    """The reply and the messages after it, each as buffers to be gathered; nothing is copied."""
+    view = memoryview(manifest)
+    header = _REPLY.pack(b"ZR01", Status.OK, len(view), object_count)
+    yield header, view[:REPLY_MANIFEST]
+    for start in range(REPLY_MANIFEST, len(view), MESSAGE_MANIFEST):
+        yield (view[start : start + MESSAGE_MANIFEST],)
+
+
+def decode_reply(message: bytes, *, check: bool) -> Reply:
+    """The reply in a message to a request with or without CHECK, or Malformed."""
+    if len(message) < REPLY_SIZE:
+        raise Malformed(f"a reply of {len(message)} bytes")
+    magic, code, manifest_size, object_count = _REPLY.unpack_from(message)
+    if magic != b"ZR01":
+        raise Malformed("not a reply")
+    try:
+        status = Status(code)
+    except ValueError:
+        raise Malformed(f"status {code}") from None
+    if manifest_size > MANIFEST_LIMIT or object_count > OBJECT_LIMIT:
+        raise Malformed(f"{manifest_size} bytes of manifest, {object_count} objects")
+    expected = 0 if check or status is not Status.OK else min(manifest_size, REPLY_MANIFEST)
+    if len(message) != REPLY_SIZE + expected:
+        raise Malformed(f"{len(message) - REPLY_SIZE} bytes of manifest where {expected} belong")
+    if status is not Status.OK and (manifest_size or object_count):
+        raise Malformed("a refusal that promises something")
+    return Reply(status, manifest_size, object_count, message[REPLY_SIZE:])
+
+
+def manifest_message_size(received: int, manifest_size: int) -> int:
+    """Bytes of the next manifest message after ``received`` bytes of it."""
+    return min(manifest_size - received, MESSAGE_MANIFEST)
+
+
+def encode_done(status: int) -> bytes:
+    """The importer's last word; 0 says that it has the range."""
+    return _DONE.pack(b"ZD01", status)
+
+
+def decode_done(message: bytes) -> int:
+    """The status in an importer's last word, or Malformed."""
+    if len(message) != DONE_SIZE:
+        raise Malformed(f"a last word of {len(message)} bytes")
+    magic, status = _DONE.unpack(message)
+    if magic != b"ZD01":
+        raise Malformed("not a last word")
+    return int(status)
+
+
+_NEW_HANDLE = "ask the exporter for a new handle"
+
+_ERRORS: dict[Status, tuple[type[ZeIpcError], str, str | None]] = {
+    Status.REVOKED: (HandleRevoked, "the exporter has put this handle", None),
+    Status.UNKNOWN: (HandleRevoked, "the exporter never made this handle", _NEW_HANDLE),
+    Status.WRONG_SECRET: (AccessDenied, "the handle's secret is wrong", _NEW_HANDLE),
+    Status.REFUSED_PEER: (AccessDenied, "the exporter's policy refuses this process", None),
+    Status.EXPIRED: (HandleRevoked, "the handle's time or opens are used up", _NEW_HANDLE),
+    Status.BAD_REQUEST: (
+        UnsupportedFeature,
+        "the exporter does not understand the request",
+        "use the same version of ze_ipc in both processes",
+    ),
+    Status.BUSY: (ExporterGone, "the exporter has too many opens in its queue", "try again later"),
+    Status.NO_FDS: (
+        FdLimit,
+        "the exporter is out of file descriptors",
+        "raise RLIMIT_NOFILE (ulimit -n) of the exporting process",
+    ),
+    Status.CLOSING: (ExporterGone, "the exporter is closing its device", None),
+}
+"""Status → class, cause and hint (None: the class's own) of what the importer raises."""
+
+
+def error_of(status: Status) -> ZeIpcError:
+    """The error that a refusal stands for (not raised)."""
+    cls, cause, hint = _ERRORS[status]
+    return cls(cause, call="broker", hint=hint, status=status.name)

@@ -1,0 +1,158 @@
+"""What a broker serves: the exports by generation, and whether a peer may have one of them."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+from ze_ipc.broker_protocol import Status
+from ze_ipc.policy import Peer, Policy, Verdict
+
+SECRET_SIZE = 16
+"""Bytes."""
+
+_STATUS_OF = {Verdict.REFUSED: Status.REFUSED_PEER, Verdict.EXPIRED: Status.EXPIRED}
+
+
+class Served(Protocol):
+    """What a broker is given to serve; it must stay as it is until retired().
+
+    Every method is called without a lock held, from any thread, several at a time.
+    """
+
+    @property
+    def manifest_bytes(self) -> bytes:
+        """The manifest as it goes over the wire."""
+        ...
+
+    @property
+    def object_count(self) -> int:
+        """How many objects send_objects() sends."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of the window, for lists of importers."""
+        ...
+
+    def send_objects(self, socket_fd: int, deadline: float) -> None:
+        """Send the objects' fds over a connected unix socket, which stays the broker's."""
+        ...
+
+    def opened(self, peer: Peer) -> None:
+        """A peer has said that it holds the range now."""
+        ...
+
+    def closed(self, peer: Peer) -> None:
+        """A peer that had opened has ended."""
+        ...
+
+    def retired(self) -> None:
+        """Once, after it was revoked and the last service ended: the broker is done with it."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class Registration:
+    """One export under its generation; its counts belong to the registry's lock."""
+
+    generation: int
+    secret: bytes
+    served: Served
+    policy: Policy
+    uids: frozenset[int]
+    """The uids of the policy, as they were when it was registered."""
+    opens: int = 0
+    services: int = 0
+    revoked: bool = False
+
+
+class Registry:
+    """Generations are 1, 2, 3, ...: one that is not in the table and below the next was revoked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 1
+        self._table: dict[int, Registration] = {}
+        self._uids: Counter[int] = Counter()
+        self._closed = False
+
+    def add(self, served: Served, policy: Policy) -> Registration | None:
+        """Serve an export from now on, under a new generation and secret; None after close()."""
+        uids = frozenset({os.geteuid()}) if policy.uids is None else policy.uids
+        secret = secrets.token_bytes(SECRET_SIZE)
+        with self._lock:
+            if self._closed:
+                return None
+            registration = Registration(self._next, secret, served, policy, uids)
+            self._next += 1
+            self._table[registration.generation] = registration
+            self._uids.update(uids)
+        return registration
+
+    def admits_uid(self, uid: int) -> bool:
+        """Whether any export could be opened by that uid; ours is always told why not."""
+        return uid == os.geteuid() or uid in self._uids
+
+    def begin(
+        self, generation: int, secret: bytes, peer: Peer, *, check: bool
+    ) -> Registration | Status:
+        """Begin a service, to be ended by end(), or say why there is none."""
+        with self._lock:
+            registration = self._table.get(generation)
+            if registration is None:
+                return Status.REVOKED if 0 < generation < self._next else Status.UNKNOWN
+            if not hmac.compare_digest(secret, registration.secret):
+                return Status.WRONG_SECRET
+            verdict = registration.policy.judge(
+                peer, opens=registration.opens, now=time.monotonic()
+            )
+            if verdict is not Verdict.ADMITTED:
+                return _STATUS_OF[verdict]
+            registration.services += 1
+            if not check:
+                registration.opens += 1
+            return registration
+
+    def end(self, registration: Registration, *, refund: bool = False) -> None:
+        """End a service, with ``refund`` not counting it as an open; the last one of a revoked
+        export retires it.
+        """
+        with self._lock:
+            registration.services -= 1
+            registration.opens -= refund
+            retire = registration.revoked and not registration.services
+        if retire:
+            registration.served.retired()
+
+    def get(self, generation: int) -> Registration | None:
+        """The registration of a generation that is not revoked."""
+        return self._table.get(generation)
+
+    def revoke(self, generation: int) -> bool:
+        """Serve that generation no more; services that run may finish. False: it was not served."""
+        with self._lock:
+            registration = self._table.pop(generation, None)
+            if registration is None:
+                return False
+            registration.revoked = True
+            self._uids.subtract(registration.uids)
+            self._uids += Counter()
+            retire = not registration.services
+        if retire:
+            registration.served.retired()
+        return True
+
+    def close(self) -> None:
+        """Revoke every generation and take no more."""
+        with self._lock:
+            self._closed = True
+            generations = list(self._table)
+        for generation in generations:
+            self.revoke(generation)

@@ -1,0 +1,73 @@
+"""One validated peer and its open, on a thread of its own: reply, manifest, objects, last word."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+
+from ze_ipc.broker_messages import DeadlinePassed, receive_message, send_message
+from ze_ipc.broker_protocol import DONE_SIZE, Flag, Malformed, decode_done, encode_manifest
+from ze_ipc.broker_registry import Registration
+from ze_ipc.errors import ZeIpcError
+from ze_ipc.policy import Peer
+
+_log = logging.getLogger(__name__)
+
+_SECONDS = 10.0
+_SECONDS_AN_OBJECT = 0.001
+
+
+class Service:
+    """Serves one open over one connection, which it owns; every wait ends at its deadline."""
+
+    def __init__(
+        self, sock: socket.socket, peer: Peer, registration: Registration, flags: Flag
+    ) -> None:
+        self.sock = sock
+        self.peer = peer
+        self.registration = registration
+        self._flags = flags
+
+    def run(self) -> bool:
+        """Whether the peer said at the end that it holds the range."""
+        try:
+            return self._serve() == 0
+        except DeadlinePassed:
+            _log.warning("%s did not take generation %d in time", self.peer, self._generation)
+        except Malformed as error:
+            _log.warning("%s broke the protocol: %s", self.peer, error)
+        except (ConnectionError, EOFError):
+            _log.debug("%s went away in the middle of an open", self.peer)
+        except (ZeIpcError, OSError) as error:
+            # The peer sees the connection end; it cannot be told more in the middle of a stream.
+            _log.warning("cannot serve generation %d to %s: %s", self._generation, self.peer, error)
+        return False
+
+    def interrupt(self) -> None:
+        """End the connection from another thread, whatever waits on it."""
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            _log.debug("the connection of %s had ended", self.peer)
+
+    def close(self) -> None:
+        """Close the connection; idempotent."""
+        self.sock.close()
+
+    @property
+    def _generation(self) -> int:
+        return self.registration.generation
+
+    def _serve(self) -> int:
+        served = self.registration.served
+        count = served.object_count
+        deadline = time.monotonic() + _SECONDS + _SECONDS_AN_OBJECT * count
+        for buffers in encode_manifest(served.manifest_bytes, count):
+            send_message(self.sock, buffers, deadline)
+        if count and not self._flags & Flag.SKIP_OBJECTS:
+            served.send_objects(self.sock.fileno(), deadline)
+        message = receive_message(self.sock, DONE_SIZE, deadline)
+        if not message:
+            raise EOFError
+        return decode_done(message)

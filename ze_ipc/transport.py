@@ -1,0 +1,332 @@
+"""The importer's side: a connection to the broker that a handle names, and what it gives.
+
+Nothing the exporter says is believed: every message must be exactly what the protocol allows, sizes
+have limits, and every wait ends at the connection's deadline.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal
+
+from ze_ipc.broker_messages import DeadlinePassed, receive_message, send_message
+from ze_ipc.broker_protocol import (
+    MESSAGE_MANIFEST,
+    REPLY_MANIFEST,
+    REPLY_SIZE,
+    Flag,
+    Malformed,
+    Reply,
+    Status,
+    decode_reply,
+    encode_done,
+    encode_request,
+    error_of,
+    manifest_message_size,
+)
+from ze_ipc.errors import (
+    AccessDenied,
+    Closed,
+    ExporterGone,
+    InvalidArgument,
+    InvalidHandle,
+    OpenTimeout,
+    WrongHost,
+    ZeIpcError,
+)
+from ze_ipc.handle import HandleFields
+from ze_ipc.host import host_identity
+from ze_ipc.socket_dir import SocketDir, candidate_dirs, socket_name
+from ze_ipc.transport_errors import error_of_os
+from ze_ipc.transport_pidfd import dial_by_pidfd
+
+_log = logging.getLogger(__name__)
+
+TransportName = Literal["broker", "pidfd"]
+
+_CALL = "open_ipc_handle"
+_ATTEMPTS = 12
+_FIRST_DELAY = 0.002
+_LONGEST_DELAY = 0.25
+
+
+class Connection:
+    """One conversation with a broker: request(), manifest(), the objects, finish().
+
+    Owns its socket and may be closed at any point; used by one thread. The broker may drop it
+    before it has answered (too many strangers at its door); it is made again then, a few times.
+    """
+
+    def __init__(
+        self,
+        handle: HandleFields,
+        deadline: float,
+        transport: TransportName,
+        dial: Callable[[HandleFields, float], socket.socket],
+    ) -> None:
+        self.transport: TransportName = transport
+        self.deadline = deadline
+        """Seconds on time.monotonic()."""
+        self._handle = handle
+        self._dial = dial
+        self._reply: Reply | None = None
+        self._sock: socket.socket | None = dial(handle, deadline)
+
+    def request(self, *, skip_objects: bool = False) -> Reply:
+        """Ask for the range; the broker's refusal is raised as what it means."""
+        return self._ask(Flag.SKIP_OBJECTS if skip_objects else Flag(0))
+
+    def check(self) -> Reply:
+        """Ask whether request() would be answered; the broker ends the connection after it."""
+        return self._ask(Flag.CHECK)
+
+    def manifest(self) -> bytes:
+        """All bytes of the manifest, after request()."""
+        if self._reply is None:
+            raise InvalidArgument("there was no request yet", call="Connection.manifest")
+        size = self._reply.manifest_size
+        manifest = bytearray(self._reply.manifest)
+        while len(manifest) < size:
+            message = self._receive(MESSAGE_MANIFEST)
+            if len(message) != manifest_message_size(len(manifest), size):
+                raise _protocol_error(f"a manifest message of {len(message)} bytes")
+            manifest += message
+        return bytes(manifest)
+
+    def fileno(self) -> int:
+        """The socket, for the object stream; it stays ours."""
+        return self._open_socket().fileno()
+
+    def finish(self, status: int = 0) -> None:
+        """Tell the broker how it ended (0: we hold the range) and close.
+
+        That it cannot be told is no error: the range needs the exporter no more.
+        """
+        try:
+            send_message(self._open_socket(), [encode_done(status)], self.deadline)
+        except (OSError, DeadlinePassed) as error:
+            _log.debug("the exporter was not told of status %d: %r", status, error)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the conversation; idempotent."""
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            sock.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() or finish() was called."""
+        return self._sock is None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<Connection to {self._handle.broker.hex()} by {self.transport}{state}>"
+
+    def _open_socket(self) -> socket.socket:
+        if self._sock is None:
+            raise Closed("the connection is closed")
+        return self._sock
+
+    def _ask(self, flags: Flag) -> Reply:
+        request = encode_request(flags, self._handle.pack())
+        delay = _FIRST_DELAY
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                _sleep(delay, self.deadline)
+                delay = min(2 * delay, _LONGEST_DELAY)
+                self.close()
+                self._sock = self._dial(self._handle, self.deadline)
+            message = self._exchange(request)
+            if not message:
+                continue
+            try:
+                reply = decode_reply(message, check=Flag.CHECK in flags)
+            except Malformed as error:
+                raise _protocol_error(str(error)) from error
+            if reply.status is Status.OK:
+                self._reply = reply
+                return reply
+            if reply.status is not Status.BUSY:
+                raise error_of(reply.status)
+        if message:
+            raise error_of(Status.BUSY)
+        raise ExporterGone(
+            f"the exporter ended the connection {_ATTEMPTS} times without an answer", call=_CALL
+        )
+
+    def _exchange(self, request: bytes) -> bytes:
+        """The answer; empty when the broker ended the connection before it."""
+        sock = self._open_socket()
+        try:
+            try:
+                send_message(sock, [request], self.deadline)
+            except ConnectionError:
+                # It may have answered already, before the request: look.
+                _log.debug("the broker closed before it was asked")
+            return receive_message(sock, REPLY_SIZE + REPLY_MANIFEST, self.deadline)
+        except ConnectionError:
+            return b""
+        except DeadlinePassed:
+            raise _timeout("the exporter did not answer") from None
+        except OSError as error:
+            raise error_of_os(error, "recv") from error
+
+    def _receive(self, limit: int) -> bytes:
+        try:
+            message = receive_message(self._open_socket(), limit, self.deadline)
+        except ConnectionError:
+            message = b""
+        except DeadlinePassed:
+            raise _timeout("the exporter stopped in the middle of the manifest") from None
+        except OSError as error:
+            raise error_of_os(error, "recv") from error
+        if not message:
+            raise ExporterGone("the exporter ended in the middle of the manifest", call=_CALL)
+        return message
+
+
+def connect(
+    handle: HandleFields, deadline: float, *, transport: TransportName | None = None
+) -> Connection:
+    """A connection to the handle's broker, made before ``deadline`` (time.monotonic() seconds).
+
+    ``transport`` None: what ZE_IPC_TRANSPORT says, "broker" if it says nothing. One is never taken
+    in place of the other. WrongHost, ExporterGone, AccessDenied, TransportDenied, OpenTimeout.
+    """
+    if handle.host != host_identity():
+        raise WrongHost("the handle is of another machine or boot", call=_CALL, host=handle.host)
+    name = transport or chosen_transport()
+    connection = Connection(handle, deadline, name, _DIALS[name])
+    _log_once(name)
+    return connection
+
+
+def probe(handle: HandleFields, deadline: float) -> Reply:
+    """What an open would be told by now, without opening; raises what it would raise."""
+    with connect(handle, deadline) as connection:
+        return connection.check()
+
+
+def chosen_transport() -> TransportName:
+    """The transport that ZE_IPC_TRANSPORT asks for."""
+    name = os.environ.get("ZE_IPC_TRANSPORT") or "broker"
+    if name not in _DIALS:
+        raise InvalidArgument(
+            f"ZE_IPC_TRANSPORT is {name!r}", call=_CALL, hint=f"set it to one of {[*_DIALS]}"
+        )
+    return name
+
+
+def dial_broker(handle: HandleFields, deadline: float) -> socket.socket:
+    """A socket connected to the broker, by the file in the directory where it listens."""
+    name = socket_name(handle.broker)
+    searched: list[str] = []
+    missing: list[str] = []
+    denied: ZeIpcError | None = None
+    for path in candidate_dirs():
+        try:
+            directory = SocketDir(path, create=False)
+        except FileNotFoundError:
+            missing.append(str(path))
+            continue
+        except AccessDenied as error:
+            denied = denied or error
+            continue
+        with directory:
+            searched.append(str(path))
+            if (sock := _connect_in(directory, name, deadline)) is not None:
+                return sock
+    if denied is not None and not searched:
+        raise denied
+    if not searched:
+        raise ExporterGone(
+            f"there is no broker directory {' or '.join(missing)}",
+            call=_CALL,
+            hint="give both processes the same ZE_IPC_DIR; in containers, mount it in both",
+        )
+    raise ExporterGone(
+        f"nobody listens as {name} in {' or '.join(searched)}",
+        call=_CALL,
+        hint="keep the exporting process alive until the handle is open, and give both processes"
+        " the same ZE_IPC_DIR",
+        pid=handle.pid,
+    )
+
+
+def _connect_in(directory: SocketDir, name: str, deadline: float) -> socket.socket | None:
+    """A connection to a socket of the directory; None when nobody listens there."""
+    try:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError as error:
+        raise error_of_os(error, "socket") from error
+    connected = False
+    try:
+        # Without O_NONBLOCK an interrupted connect() cannot be told from a finished one.
+        sock.setblocking(False)
+        delay = _FIRST_DELAY
+        while (code := sock.connect_ex(directory.address(name))) == errno.EAGAIN:
+            # The backlog is full, for which no event exists.
+            _sleep(delay, deadline)
+            delay = min(2 * delay, _LONGEST_DELAY)
+        if code in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
+            return None
+        if code:
+            raise error_of_os(OSError(code, os.strerror(code)), "connect")
+        sock.setblocking(True)
+        connected = True
+        return sock
+    finally:
+        if not connected:
+            sock.close()
+
+
+_DIALS: dict[TransportName, Callable[[HandleFields, float], socket.socket]] = {
+    "broker": dial_broker,
+    "pidfd": dial_by_pidfd,
+}
+
+_logged: set[str] = set()
+
+
+def _log_once(name: TransportName) -> None:
+    if name not in _logged:
+        _logged.add(name)
+        _log.info("handles are opened by the %s transport", name)
+
+
+def _sleep(delay: float, deadline: float) -> None:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise _timeout("the exporter did not take the connection")
+    time.sleep(min(delay, left))
+
+
+def _timeout(cause: str) -> OpenTimeout:
+    return OpenTimeout(f"{cause} in time", call=_CALL)
+
+
+def _protocol_error(what: str) -> InvalidHandle:
+    return InvalidHandle(
+        f"the exporter broke the protocol: {what}",
+        call=_CALL,
+        hint="use the same version of ze_ipc in both processes",
+    )
