@@ -1,3 +1,8 @@
 #include "xe_uapi.h"
 #include "xe_ops.h"
 #include "xe_device.h"
+#include "xe_fence.h"
+#include "xe_objects.h"
+#include "xe_bind.h"
+#include "xe_stream.h"
+#include "xe_cpu.h"

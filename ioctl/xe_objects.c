@@ -1,0 +1,150 @@
+#include "xe_objects.h"
+#include "xe_time.h"
+#include "xe_uapi.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int xe_objects_create(struct xe_device *device, uint64_t size, uint32_t placement, uint32_t flags, uint16_t cpu_caching,
+                      uint64_t *handles, uint64_t count, uint64_t *done)
+{
+    int64_t until = xe_now() + XE_SLICE;
+
+    for (; *done < count; ++*done) {
+        struct drm_xe_gem_create arg = {
+            .size = size, .placement = placement, .flags = flags, .cpu_caching = cpu_caching};
+        int rc = xe_ioctl(device, DRM_IOCTL_XE_GEM_CREATE, &arg);
+
+        if (rc < 0)
+            return rc;
+        xe_handles_lock(device);
+        rc = xe_handle_adopt(device, arg.handle, 0);
+        xe_handles_unlock(device);
+        if (rc < 0)
+            return rc;
+        handles[*done] = arg.handle;
+        if (*done + 1 < count && xe_now() > until) {
+            ++*done;
+            return -EINTR;
+        }
+    }
+    return 0;
+}
+
+int xe_objects_retain(struct xe_device *device, const uint64_t *handles, uint64_t count, uint64_t *done)
+{
+    uint64_t i;
+    int rc = 0;
+
+    xe_handles_lock(device);
+    for (i = 0; i < count && rc == 0; i++)
+        rc = xe_handle_retain(device, handles[i]);
+    *done = rc < 0 ? i - 1 : count;
+    if (rc < 0) {
+        for (i = 0; i < *done; i++)
+            xe_handle_release(device, handles[i]);
+    }
+    xe_handles_unlock(device);
+    return rc;
+}
+
+int xe_objects_release(struct xe_device *device, const uint64_t *handles, uint64_t count, uint64_t *done)
+{
+    int first = 0;
+
+    *done = count;
+    for (uint64_t i = 0; i < count; i++) {
+        int rc;
+
+        /* An object at a time: importers in other threads get their turn. */
+        xe_handles_lock(device);
+        rc = xe_handle_release(device, handles[i]);
+        xe_handles_unlock(device);
+        if (rc < 0 && first == 0) {
+            first = rc;
+            *done = i;
+        }
+    }
+    return first;
+}
+
+int xe_objects_export(struct xe_device *device, const uint64_t *handles, uint64_t count, int32_t *fds, uint64_t *done)
+{
+    for (; *done < count; ++*done) {
+        /* The first export of an object fixes the access mode of its dma-buf for ever: read and write. */
+        struct drm_prime_handle arg = {.handle = (uint32_t)handles[*done], .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1};
+        int rc = handles[*done] > UINT32_MAX ? -ENOENT : xe_ioctl(device, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg);
+
+        if (rc < 0)
+            return rc;
+        fds[*done] = arg.fd;
+    }
+    return 0;
+}
+
+int xe_objects_import(struct xe_device *device, const int32_t *fds, uint64_t count, uint64_t *handles, uint64_t *done)
+{
+    for (; *done < count; ++*done) {
+        struct drm_prime_handle arg = {.fd = fds[*done]};
+        int rc;
+
+        xe_handles_lock(device);
+        rc = xe_ioctl(device, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg);
+        if (rc == 0)
+            rc = xe_handle_adopt(device, arg.handle, XE_HANDLE_IMPORTED);
+        xe_handles_unlock(device);
+        if (rc < 0)
+            return rc;
+        handles[*done] = arg.handle;
+    }
+    return 0;
+}
+
+void xe_fds_close(const int32_t *fds, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+}
+
+void xe_fds_lock(void)
+{
+    pthread_mutex_lock(&fds_lock);
+}
+
+void xe_fds_unlock(void)
+{
+    pthread_mutex_unlock(&fds_lock);
+}
+
+uint32_t xe_fds_free(uint32_t wanted)
+{
+    enum { STEP = 512 };
+    struct pollfd set[STEP];
+    struct rlimit limit;
+    uint32_t unused = 0;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return 0;
+    /* One poll() without events says of 512 numbers which are closed (POLLNVAL). */
+    for (uint64_t base = 0; base < limit.rlim_cur && base < INT32_MAX && unused < wanted; base += STEP) {
+        uint64_t left = limit.rlim_cur - base;
+        nfds_t n = left < STEP ? (nfds_t)left : STEP;
+        int rc;
+
+        for (nfds_t i = 0; i < n; i++)
+            set[i] = (struct pollfd){.fd = (int)(base + i)};
+        do {
+            rc = poll(set, n, 0);
+        } while (rc < 0 && errno == EINTR);
+        for (nfds_t i = 0; rc > 0 && i < n; i++)
+            unused += (set[i].revents & POLLNVAL) != 0;
+    }
+    return unused < wanted ? unused : wanted;
+}

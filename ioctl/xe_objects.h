@@ -1,0 +1,36 @@
+#pragma once
+/*
+ * Loops over GEM objects, one call whatever their number. Handles are columns of u64. Every function returns 0 or
+ * -errno and leaves in *done how many entries it finished: on an error that is the index of the one that failed.
+ * Those that may be long take *done as their start too and return -EINTR after a while: call again to go on.
+ */
+#include "xe_device.h"
+
+/* Creates objects of size bytes each, one reference each. */
+int xe_objects_create(struct xe_device *device, uint64_t size, uint32_t placement, uint32_t flags, uint16_t cpu_caching,
+                      uint64_t *handles, uint64_t count, uint64_t *done);
+
+/* One reference more for every entry; on an error none. */
+int xe_objects_retain(struct xe_device *device, const uint64_t *handles, uint64_t count, uint64_t *done);
+
+/* One reference less for every entry. Goes through to the end; *done is the first entry that failed, else count. */
+int xe_objects_release(struct xe_device *device, const uint64_t *handles, uint64_t count, uint64_t *done);
+
+/* A dma-buf descriptor for every handle. */
+int xe_objects_export(struct xe_device *device, const uint64_t *handles, uint64_t count, int32_t *fds, uint64_t *done);
+
+/* A handle with one reference for every dma-buf descriptor, which stays the caller's. */
+int xe_objects_import(struct xe_device *device, const int32_t *fds, uint64_t count, uint64_t *handles, uint64_t *done);
+
+/* Closes every descriptor that is not negative. */
+void xe_fds_close(const int32_t *fds, uint64_t count);
+
+/*
+ * Descriptors that live for a moment only (an export on its way out, an import on its way in) are made under this
+ * lock of the whole process: so threads that stream at once cannot take the last ones from each other.
+ */
+void xe_fds_lock(void);
+void xe_fds_unlock(void);
+
+/* How many more descriptors this process could open, counted up to wanted. */
+uint32_t xe_fds_free(uint32_t wanted);
