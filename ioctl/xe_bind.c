@@ -23,7 +23,7 @@ static int submit(struct xe_device *device, struct drm_xe_vm_bind *arg, struct x
     return xe_fence_wait(device, fence, deadline);
 }
 
-/* -ENOENT when a handle has no reference of ours. */
+/* -EBADF when a handle has no reference of ours. */
 static int fill(struct xe_device *device, const struct xe_bind *bind, uint64_t first, uint64_t count, uint64_t address,
                 struct drm_xe_vm_bind_op *ops)
 {

@@ -36,14 +36,14 @@ static uint64_t map_object(struct xe_device *device, uint64_t object, uint64_t o
     return at;
 }
 
-static int object_flags(struct xe_device *device, uint64_t object)
+static int object_flags(struct xe_device *device, uint64_t object, uint32_t refuse)
 {
     int flags;
 
     xe_handles_lock(device);
     flags = xe_handle_flags(device, object);
     xe_handles_unlock(device);
-    return flags;
+    return flags >= 0 && (uint32_t)flags & refuse ? -ENXIO : flags;
 }
 
 static int reserve(struct xe_cpu_map *map)
@@ -84,8 +84,8 @@ int xe_cpu_map(struct xe_device *device, struct xe_cpu_map *map)
         address += map->sizes[i];
     for (; map->done < map->count; ++map->done) {
         uint64_t i = map->done;
-        int flags = object_flags(device, map->objects[i]);
-        bool whole = flags == 0 && map->offsets[i] == 0;
+        int flags = object_flags(device, map->objects[i], map->refuse);
+        bool whole = !(flags & XE_HANDLE_IMPORTED) && map->offsets[i] == 0;
 
         if (flags < 0)
             rc = flags;
@@ -120,7 +120,8 @@ static int copy_some(struct xe_device *device, struct xe_cpu_copy *copy)
     uint64_t left = copy->sizes[i] - copy->inside;
     uint64_t size = left < CHUNK ? left : CHUNK;
     uint64_t start = copy->offsets[i] + copy->inside;
-    int flags = object_flags(device, copy->objects[i]);
+    int flags = object_flags(device, copy->objects[i], copy->refuse);
+    bool whole = !(flags & XE_HANDLE_IMPORTED);
     uint64_t from, at;
     uint8_t *bytes;
     int rc;
@@ -128,8 +129,8 @@ static int copy_some(struct xe_device *device, struct xe_cpu_copy *copy)
     if (flags < 0)
         return flags;
     /* The DRM node maps from the object's start: what lies before costs address space only. */
-    from = flags == 0 ? 0 : start & ~(page - 1);
-    at = map_object(device, copy->objects[i], from, start + size - from, flags == 0, 0,
+    from = whole ? 0 : start & ~(page - 1);
+    at = map_object(device, copy->objects[i], from, start + size - from, whole, 0,
                     copy->write ? PROT_READ | PROT_WRITE : PROT_READ, &rc);
     if (rc < 0)
         return rc;

@@ -9,7 +9,8 @@ struct xe_cpu_map {
     const uint64_t *sizes;
     uint64_t count;
     uint32_t writable;
-    uint32_t reserved;
+    /* XE_HANDLE_*: objects with one of these flags are refused. */
+    uint32_t refuse;
     /* Out: the view, 0 until there is one. */
     uint64_t address;
     uint64_t size;
@@ -17,7 +18,7 @@ struct xe_cpu_map {
     uint64_t done;
 };
 
-/* -EINTR: call again. On any other error nothing stays mapped. */
+/* -EINTR: call again. On any other error nothing stays mapped; -ENXIO: object `done` is not CPU-visible. */
 int xe_cpu_map(struct xe_device *device, struct xe_cpu_map *map);
 
 /* Unmaps a view; needs no device, so a view may outlive its own. */
@@ -32,12 +33,12 @@ struct xe_cpu_copy {
     uint8_t *buffer;
     /* 1: into the objects. */
     uint32_t write;
-    uint32_t reserved;
+    uint32_t refuse;
     /* Progress, zero at first: the extent, the bytes of it, the bytes of the buffer. */
     uint64_t extent;
     uint64_t inside;
     uint64_t position;
 };
 
-/* -EINTR: call again. */
+/* -EINTR: call again; -ENXIO: the object of `extent` is not CPU-visible. */
 int xe_cpu_copy(struct xe_device *device, struct xe_cpu_copy *copy);

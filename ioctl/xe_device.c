@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 struct handle_entry {
+    uint64_t size;
     uint32_t references;
     uint32_t flags;
 };
@@ -154,7 +155,7 @@ static int close_handle(struct xe_device *device, uint32_t handle)
     return xe_ioctl(device, DRM_IOCTL_GEM_CLOSE, &arg);
 }
 
-int xe_handle_adopt(struct xe_device *device, uint32_t handle, uint32_t flags)
+int xe_handle_adopt(struct xe_device *device, uint32_t handle, uint64_t size, uint32_t flags)
 {
     struct handle_entry *entry;
 
@@ -167,6 +168,7 @@ int xe_handle_adopt(struct xe_device *device, uint32_t handle, uint32_t flags)
         return -EOVERFLOW;
     if (entry->references++ == 0) {
         entry->flags = flags;
+        entry->size = size;
         device->live++;
     }
     return 0;
@@ -176,7 +178,14 @@ int xe_handle_flags(struct xe_device *device, uint64_t handle)
 {
     const struct handle_entry *entry = lookup(device, handle);
 
-    return entry ? (int)entry->flags : -ENOENT;
+    return entry ? (int)entry->flags : -EBADF;
+}
+
+uint64_t xe_handle_size(struct xe_device *device, uint64_t handle)
+{
+    const struct handle_entry *entry = lookup(device, handle);
+
+    return entry ? entry->size : 0;
 }
 
 int xe_handle_retain(struct xe_device *device, uint64_t handle)
@@ -184,7 +193,7 @@ int xe_handle_retain(struct xe_device *device, uint64_t handle)
     struct handle_entry *entry = lookup(device, handle);
 
     if (!entry)
-        return -ENOENT;
+        return -EBADF;
     if (entry->references == UINT32_MAX)
         return -EOVERFLOW;
     entry->references++;
@@ -196,7 +205,7 @@ int xe_handle_release(struct xe_device *device, uint64_t handle)
     struct handle_entry *entry = lookup(device, handle);
 
     if (!entry)
-        return -ENOENT;
+        return -EBADF;
     if (--entry->references)
         return 0;
     device->live--;

@@ -36,18 +36,23 @@ uint64_t xe_mmap(struct xe_device *device, uint64_t address, uint64_t size, int 
 enum {
     /* The object came in through a dma-buf and was not made here. */
     XE_HANDLE_IMPORTED = 1,
+    /* Part of it may lie where the CPU cannot reach. */
+    XE_HANDLE_INVISIBLE = 2,
 };
 
 void xe_handles_lock(struct xe_device *device);
 void xe_handles_unlock(struct xe_device *device);
 
 /* One reference more, for a handle the kernel has just returned. Called with the lock held. */
-int xe_handle_adopt(struct xe_device *device, uint32_t handle, uint32_t flags);
+int xe_handle_adopt(struct xe_device *device, uint32_t handle, uint64_t size, uint32_t flags);
 
-/* The flags of a handle that has references, or -ENOENT. Called with the lock held. */
+/* The flags of a handle that has references, or -EBADF. Called with the lock held. */
 int xe_handle_flags(struct xe_device *device, uint64_t handle);
 
-/* One reference more; -ENOENT if there is none yet. Called with the lock held. */
+/* The size in bytes of a handle that has references, or 0. Called with the lock held. */
+uint64_t xe_handle_size(struct xe_device *device, uint64_t handle);
+
+/* One reference more; -EBADF if there is none yet. Called with the lock held. */
 int xe_handle_retain(struct xe_device *device, uint64_t handle);
 
 /* One reference less; the last one closes the handle. Called with the lock held. */

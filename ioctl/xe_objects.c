@@ -6,12 +6,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int xe_objects_create(struct xe_device *device, uint64_t size, uint32_t placement, uint32_t flags, uint16_t cpu_caching,
-                      uint64_t *handles, uint64_t count, uint64_t *done)
+                      uint32_t handle_flags, uint64_t *handles, uint64_t count, uint64_t *done)
 {
     int64_t until = xe_now() + XE_SLICE;
 
@@ -23,7 +24,7 @@ int xe_objects_create(struct xe_device *device, uint64_t size, uint32_t placemen
         if (rc < 0)
             return rc;
         xe_handles_lock(device);
-        rc = xe_handle_adopt(device, arg.handle, 0);
+        rc = xe_handle_adopt(device, arg.handle, size, handle_flags);
         xe_handles_unlock(device);
         if (rc < 0)
             return rc;
@@ -78,7 +79,7 @@ int xe_objects_export(struct xe_device *device, const uint64_t *handles, uint64_
     for (; *done < count; ++*done) {
         /* The first export of an object fixes the access mode of its dma-buf for ever: read and write. */
         struct drm_prime_handle arg = {.handle = (uint32_t)handles[*done], .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1};
-        int rc = handles[*done] > UINT32_MAX ? -ENOENT : xe_ioctl(device, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg);
+        int rc = handles[*done] > UINT32_MAX ? -EBADF : xe_ioctl(device, DRM_IOCTL_PRIME_HANDLE_TO_FD, &arg);
 
         if (rc < 0)
             return rc;
@@ -87,16 +88,32 @@ int xe_objects_export(struct xe_device *device, const uint64_t *handles, uint64_
     return 0;
 }
 
+int xe_objects_sizes(struct xe_device *device, const uint64_t *handles, uint64_t count, uint64_t *sizes, uint64_t *done)
+{
+    xe_handles_lock(device);
+    for (*done = 0; *done < count; ++*done) {
+        sizes[*done] = xe_handle_size(device, handles[*done]);
+        if (sizes[*done] == 0)
+            break;
+    }
+    xe_handles_unlock(device);
+    return *done < count ? -EBADF : 0;
+}
+
 int xe_objects_import(struct xe_device *device, const int32_t *fds, uint64_t count, uint64_t *handles, uint64_t *done)
 {
     for (; *done < count; ++*done) {
         struct drm_prime_handle arg = {.fd = fds[*done]};
+        struct stat status = {0};
         int rc;
 
         xe_handles_lock(device);
         rc = xe_ioctl(device, DRM_IOCTL_PRIME_FD_TO_HANDLE, &arg);
+        /* Only now is it known to be a dma-buf, whose fstat() gives the size and cannot be made to hang. */
+        if (rc == 0 && fstat(fds[*done], &status) < 0)
+            status.st_size = 0;
         if (rc == 0)
-            rc = xe_handle_adopt(device, arg.handle, XE_HANDLE_IMPORTED);
+            rc = xe_handle_adopt(device, arg.handle, (uint64_t)status.st_size, XE_HANDLE_IMPORTED);
         xe_handles_unlock(device);
         if (rc < 0)
             return rc;

@@ -6,9 +6,9 @@
  */
 #include "xe_device.h"
 
-/* Creates objects of size bytes each, one reference each. */
+/* Creates objects of size bytes each, one reference each; handle_flags: XE_HANDLE_*. */
 int xe_objects_create(struct xe_device *device, uint64_t size, uint32_t placement, uint32_t flags, uint16_t cpu_caching,
-                      uint64_t *handles, uint64_t count, uint64_t *done);
+                      uint32_t handle_flags, uint64_t *handles, uint64_t count, uint64_t *done);
 
 /* One reference more for every entry; on an error none. */
 int xe_objects_retain(struct xe_device *device, const uint64_t *handles, uint64_t count, uint64_t *done);
@@ -18,6 +18,10 @@ int xe_objects_release(struct xe_device *device, const uint64_t *handles, uint64
 
 /* A dma-buf descriptor for every handle. */
 int xe_objects_export(struct xe_device *device, const uint64_t *handles, uint64_t count, int32_t *fds, uint64_t *done);
+
+/* The size in bytes of every object. */
+int xe_objects_sizes(struct xe_device *device, const uint64_t *handles, uint64_t count, uint64_t *sizes,
+                     uint64_t *done);
 
 /* A handle with one reference for every dma-buf descriptor, which stays the caller's. */
 int xe_objects_import(struct xe_device *device, const int32_t *fds, uint64_t count, uint64_t *handles, uint64_t *done);

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 
 struct ack {
@@ -250,6 +249,7 @@ static uint32_t collect(struct msghdr *message, int32_t *fds)
 
 static int import_batch(struct xe_device *device, struct xe_receive *receive, const int32_t *fds, uint32_t count)
 {
+    uint64_t sizes[XE_STREAM_BATCH] = {0};
     uint64_t at = receive->received;
     uint64_t done = 0;
     int rc = xe_objects_import(device, fds, count, receive->objects + at, &done);
@@ -257,15 +257,13 @@ static int import_batch(struct xe_device *device, struct xe_receive *receive, co
     receive->received += done;
     if (rc < 0)
         return receive_failed(receive, XE_STREAM_OBJECT, rc);
-    /* Only now is every descriptor known to be a dma-buf, whose fstat() cannot be made to hang. */
+    xe_objects_sizes(device, receive->objects + at, count, sizes, &done);
     for (uint32_t i = 0; i < count; i++) {
-        struct stat status = {0};
-
-        if (fstat(fds[i], &status) == 0 && (uint64_t)status.st_size == receive->sizes[at + i])
+        if (sizes[i] == receive->sizes[at + i])
             continue;
         receive->reason = XE_STREAM_SIZE;
         receive->failed = at + i;
-        receive->found_size = (uint64_t)status.st_size;
+        receive->found_size = sizes[i];
         return -EBADMSG;
     }
     return 0;
