@@ -6,3 +6,4 @@
 #include "xe_bind.h"
 #include "xe_stream.h"
 #include "xe_cpu.h"
+#include "xe_blit.h"

@@ -1,0 +1,350 @@
+"""The backend over an xe device: the kernel's own or the mock's, nothing else differs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+import warnings
+from array import array
+from typing import Literal
+
+from ze_ipc._xe import ffi, lib
+from ze_ipc.backend import DeviceInfo, Placement, UsmKind
+from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
+from ze_ipc.xe.bind import AddressSpace
+from ze_ipc.xe.copy import CopyEngine, commands_of
+from ze_ipc.xe.cpu import NotCpuVisible, XeCpuMapping, cpu_copy, cpu_map
+from ze_ipc.xe.device import Device, u64
+from ze_ipc.xe.errors import kernel_error
+from ze_ipc.xe.names import device_name
+from ze_ipc.xe.pat import pat_of, platform
+from ze_ipc.xe.query import MemoryRegion, query
+from ze_ipc.xe.staging import stage
+from ze_ipc.xe.stream import receive_objects, send_objects
+from ze_ipc.xe.va import VaHeap
+
+_CREATE = "DRM_IOCTL_XE_GEM_CREATE"
+_VA_BITS = 47
+"""Addresses stay in the lower half of the CPU's address space: they are canonical everywhere."""
+_VA_START = 1 << 21
+_USM_TIMEOUT = 10.0
+_BIG = 2 << 20
+"""Bytes: the size and alignment from which on the GPU can use its large pages."""
+
+
+class XeBackend:
+    """One open xe device with one address space; implements ``ze_ipc.backend.Backend``."""
+
+    name: Literal["xe", "level_zero"] = "xe"
+
+    def __init__(self, device: Device, pci_address: str, is_mock: bool) -> None:
+        """Takes over the device, and closes it when this fails."""
+        with contextlib.ExitStack() as undo:
+            undo.callback(device.close)
+            facts = query(device)
+            graphics = platform(facts.graphics, facts.device_id)
+            self._device = device
+            self._facts = facts
+            self._space = AddressSpace(device, pat_of(graphics))
+            self._heap = VaHeap(_VA_START, 1 << min(facts.va_bits, _VA_BITS))
+            commands = commands_of(facts, graphics)
+            self._copies = CopyEngine(device, self._space, self, facts, commands)
+            vram = facts.vram
+            self.info = DeviceInfo(
+                name=device_name(facts.device_id) + (" (mock)" if is_mock else ""),
+                uuid=device_uuid(facts.device_id, facts.revision, pci_address),
+                pci_address=pci_address,
+                render_node=device.path,
+                is_mock=is_mock,
+                page_size=facts.page_size,
+                va_bits=facts.va_bits,
+                device_memory=vram.total_size if vram else 0,
+            )
+            self._small_bar = vram is not None and vram.cpu_visible_size < vram.total_size
+            undo.pop_all()
+
+    # ---- objects ----
+
+    def create_object(self, size: int, placement: Placement) -> int:
+        """A new physical memory object with one reference."""
+        return self.create_objects(size, placement, 1)[0]
+
+    def create_objects(self, size: int, placement: Placement, count: int) -> array[int]:
+        """``count`` objects of ``size`` bytes each, in one C call; all or nothing."""
+        if size <= 0:
+            raise InvalidSize("an object must have bytes", size=size)
+        if size % self._facts.page_size:
+            raise UnsupportedAlignment(
+                "the size of an object is a multiple of the page size",
+                size=size,
+                page_size=self._facts.page_size,
+            )
+        objects = array("Q", bytes(8 * count))
+        vram = self._facts.vram
+        region = vram if placement == "device" and vram else self._facts.system
+        if region is vram and self._small_bar:
+            # With a small BAR the CPU reaches only part of the memory. First ask for a place there;
+            # when that part is full, rather have an object that only the GPU reaches than none.
+            visible = lib.DRM_XE_GEM_CREATE_FLAG_NEEDS_VISIBLE_VRAM
+            rc, made = self._create(objects, 0, size, region, visible, 0)
+            if rc in (-errno.ENOSPC, -errno.ENOMEM):
+                rc, made = self._create(objects, made, size, region, 0, lib.XE_HANDLE_INVISIBLE)
+        else:
+            rc, made = self._create(objects, 0, size, region, 0, 0)
+        if rc < 0:
+            self.release_objects(objects[:made])
+            raise kernel_error(
+                rc, _CREATE, on_device=region.is_vram, size=size, placement=placement
+            )
+        return objects
+
+    def _create(
+        self,
+        objects: array[int],
+        made: int,
+        size: int,
+        region: MemoryRegion,
+        flags: int,
+        handle_flags: int,
+    ) -> tuple[int, int]:
+        """(0 or -errno, objects made); goes on from ``made``."""
+        # Memory that may be in VRAM must be write-combined for the CPU; system memory is cached,
+        # which every mapping of ours is coherent with (pat.py).
+        caching = lib.DRM_XE_GEM_CPU_CACHING_WC if region.is_vram else lib.DRM_XE_GEM_CPU_CACHING_WB
+        done = ffi.new("uint64_t *", made)
+        column = u64(objects)
+        rc = -errno.EINTR
+        with self._device as pointer:
+            try:
+                while rc == -errno.EINTR:
+                    rc = lib.xe_objects_create(
+                        pointer,
+                        size,
+                        region.placement,
+                        flags,
+                        caching,
+                        handle_flags,
+                        column,
+                        len(objects),
+                        done,
+                    )
+            except BaseException:
+                lib.xe_objects_release(pointer, column, done[0], ffi.new("uint64_t *"))
+                raise
+        return rc, int(done[0])
+
+    def retain_objects(self, objects: array[int]) -> None:
+        """One more reference for every entry; all or nothing."""
+        done = ffi.new("uint64_t *")
+        with self._device as pointer:
+            rc = lib.xe_objects_retain(pointer, u64(objects), len(objects), done)
+        if rc < 0:
+            raise kernel_error(rc, "retain_objects", object_index=done[0])
+
+    def release_objects(self, objects: array[int]) -> None:
+        """One reference less for every entry; goes through to the end whatever fails."""
+        done = ffi.new("uint64_t *")
+        with self._device as pointer:
+            rc = lib.xe_objects_release(pointer, u64(objects), len(objects), done)
+        if rc < 0:
+            raise kernel_error(rc, "DRM_IOCTL_GEM_CLOSE", object_index=done[0])
+
+    def object_sizes(self, objects: array[int]) -> array[int]:
+        """The size of every object, in bytes; objects must be held."""
+        sizes = array("Q", bytes(8 * len(objects)))
+        done = ffi.new("uint64_t *")
+        with self._device as pointer:
+            rc = lib.xe_objects_sizes(pointer, u64(objects), len(objects), u64(sizes), done)
+        if rc < 0:
+            raise kernel_error(rc, "object_sizes", object_index=done[0])
+        return sizes
+
+    @property
+    def live_objects(self) -> int:
+        """How many distinct objects have references."""
+        with self._device as pointer:
+            return int(lib.xe_handles_live(pointer))
+
+    # ---- addresses and mappings ----
+
+    def reserve(self, size: int, address: int | None, alignment: int, phase: int) -> int:
+        """GPU addresses: exactly there, or anywhere with ``address % alignment == phase``."""
+        self._device.check()
+        page = self._facts.page_size
+        if size <= 0 or size % page:
+            raise InvalidSize("a reservation is whole pages", size=size, page_size=page)
+        if address is None:
+            alignment = max(alignment, page)
+            if alignment % page or phase % page:
+                raise UnsupportedAlignment(
+                    "a reservation starts at a page",
+                    alignment=alignment,
+                    phase=phase,
+                    page_size=page,
+                )
+            if alignment == page and size >= _BIG:
+                alignment = _BIG
+            return self._heap.reserve(size, alignment, phase)
+        if address % page:
+            raise UnsupportedAlignment(
+                "a reservation starts at a page", address=address, page_size=page
+            )
+        self._heap.reserve_at(address, size)
+        return address
+
+    def unreserve(self, address: int, size: int) -> None:
+        """Give addresses back. Where a bind was given up and may still come, they are kept."""
+        self._device.check()
+        if not self._space.is_stuck(address, size):
+            self._heap.release(address, size)
+
+    def map_extents(
+        self,
+        address: int,
+        objects: array[int],
+        offsets: array[int],
+        sizes: array[int],
+        access: array[int],
+        deadline: float,
+    ) -> None:
+        """Map extents back to back where nothing is mapped yet; all or nothing."""
+        if not len(objects) == len(offsets) == len(sizes) == len(access):
+            raise InvalidArgument("the columns of extents differ in length")
+        self._space.map(address, objects, offsets, sizes, access, deadline)
+
+    def unmap(self, address: int, size: int, deadline: float) -> None:
+        """Remove every mapping in the range, splitting those that reach beyond."""
+        self._space.unmap(address, size, deadline)
+
+    def allocate_usm(self, size: int, kind: UsmKind) -> tuple[int, int]:
+        """An ordinary allocation: (address, object); its memory is whole pages."""
+        if size <= 0:
+            raise InvalidSize("an allocation must have bytes", size=size)
+        whole = self._whole(size)
+        placement: Placement = "device" if kind == "device" else "host"
+        with contextlib.ExitStack() as undo:
+            obj = self.create_object(whole, placement)
+            column = array("Q", [obj])
+            undo.callback(self.release_objects, column)
+            address = self.reserve(whole, None, self._facts.page_size, 0)
+            undo.callback(self.unreserve, address, whole)
+            self.map_extents(
+                address,
+                column,
+                array("Q", [0]),
+                array("Q", [whole]),
+                array("B", [0]),
+                time.monotonic() + _USM_TIMEOUT,
+            )
+            undo.pop_all()
+        return address, obj
+
+    def free_usm(self, address: int, size: int, obj: int) -> None:
+        """Undo allocate_usm; ``size`` is what it was given."""
+        whole = self._whole(size)
+        with contextlib.ExitStack() as steps:
+            steps.callback(self.release_objects, array("Q", [obj]))
+            self.unmap(address, whole, time.monotonic() + _USM_TIMEOUT)
+            self.unreserve(address, whole)
+
+    def _whole(self, size: int) -> int:
+        return -(-size // self._facts.page_size) * self._facts.page_size
+
+    # ---- to and from other processes ----
+
+    def send_objects(self, socket: int, objects: array[int], deadline: float) -> None:
+        """Send one dma-buf descriptor an object over a SOCK_SEQPACKET socket."""
+        send_objects(self._device, socket, objects, deadline)
+
+    def receive_objects(self, socket: int, sizes: array[int], deadline: float) -> array[int]:
+        """Import what send_objects() sends; one reference each."""
+        return receive_objects(self._device, socket, sizes, deadline)
+
+    # ---- bytes ----
+
+    @property
+    def _refuse(self) -> int:
+        """Flags of objects that the CPU must not touch: a fault beyond a small BAR is SIGBUS, and
+        of an import nobody knows where it lies.
+        """
+        unknown = lib.XE_HANDLE_IMPORTED if self._small_bar else 0
+        return int(lib.XE_HANDLE_INVISIBLE | unknown)
+
+    def cpu_map(
+        self, objects: array[int], offsets: array[int], sizes: array[int], writable: bool
+    ) -> XeCpuMapping:
+        """A zero-copy CPU view of extents back to back, or BufferError that says why not."""
+        return cpu_map(self._device, objects, offsets, sizes, writable, self._refuse)
+
+    def read_extents(
+        self, objects: array[int], offsets: array[int], sizes: array[int], into: memoryview
+    ) -> None:
+        """Copy the extents' bytes into a buffer of exactly their total size."""
+        try:
+            cpu_copy(self._device, objects, offsets, sizes, into, False, self._refuse)
+        except NotCpuVisible:
+            stage(self, objects, offsets, sizes, into, write=False)
+
+    def write_extents(
+        self, objects: array[int], offsets: array[int], sizes: array[int], data: memoryview
+    ) -> None:
+        """Copy a buffer of exactly the extents' total size into them."""
+        try:
+            cpu_copy(self._device, objects, offsets, sizes, data, True, self._refuse)
+        except NotCpuVisible:
+            stage(self, objects, offsets, sizes, data, write=True)
+
+    def copy(self, dst: int, src: int, size: int, deadline: float) -> None:
+        """GPU copy between GPU addresses that do not overlap, synchronous."""
+        self._copies.copy(dst, src, size, deadline)
+
+    def fill(self, dst: int, value: int, size: int, deadline: float) -> None:
+        """GPU fill with one byte value, synchronous."""
+        self._copies.fill(dst, value, size, deadline)
+
+    def close(self) -> None:
+        """Destroy queues, VM and objects and close the file; idempotent."""
+        if self._device.closed:
+            return
+        with contextlib.suppress(ZeIpcError):
+            self._copies.close()
+        with contextlib.suppress(ZeIpcError):
+            self._space.destroy()
+        self._device.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._device.closed
+
+    def __enter__(self) -> XeBackend:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<XeBackend {self.info.render_node} {self.info.name!r} {state}>"
+
+    def __del__(self) -> None:
+        device = getattr(self, "_device", None)
+        if device is not None and not device.closed:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+            self.close()
+
+
+def device_uuid(device_id: int, revision: int, pci_address: str) -> bytes:
+    """16 bytes as Intel's Level Zero driver derives them from PCI; a missing address is zeros."""
+    domain = bus = number = function = 0
+    if pci_address:
+        front, _, back = pci_address.partition(".")
+        domain, bus, number = (int(part, 16) for part in front.split(":"))
+        function = int(back, 16)
+    words = (0x8086, device_id, revision, domain & 0xFFFF)
+    return (
+        b"".join(word.to_bytes(2, "little") for word in words)
+        + bytes((bus, number, function))
+        + bytes(4)
+        + bytes((0,))
+    )

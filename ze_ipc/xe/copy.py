@@ -1,0 +1,274 @@
+"""Copies and fills by the GPU's copy engine: the CPU writes a batch, EXEC runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import threading
+from array import array
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ze_ipc._xe import ffi, lib
+from ze_ipc.errors import DeviceLost, InvalidArgument, UnsupportedFeature, ZeIpcError
+from ze_ipc.xe.bind import AddressSpace
+from ze_ipc.xe.device import Device, nanoseconds
+from ze_ipc.xe.errors import kernel_error
+from ze_ipc.xe.query import Engine, Facts
+
+AREA = 64 << 10
+"""Bytes of the object that holds a batch and its fence."""
+_FENCE = AREA - 64
+"""Offset of the fence. The command parser reads some way beyond a batch: a page lies between."""
+_BATCH = AREA - 8192
+
+_EXEC = "DRM_IOCTL_XE_EXEC"
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Which copy commands a platform has."""
+
+    kind: int
+    graphics: int
+    """Major * 100 + minor."""
+    mocs: int
+    """Index of its uncached entry."""
+    integrated: bool
+
+
+_UNCACHED_MOCS: tuple[tuple[int, int], ...] = ((2000, 3), (1270, 9), (1260, 1), (1255, 1), (0, 3))
+"""Graphics IP version from which on -> index of the uncached MOCS entry."""
+
+
+def commands_of(facts: Facts, graphics: tuple[int, int]) -> Commands:
+    """The commands for a platform; ``graphics`` is the version that pat.platform() found."""
+    version = graphics[0] * 100 + graphics[1]
+    newer = version >= 2000 or version == 1260
+    return Commands(
+        kind=lib.XE_BLIT_MEM if newer else lib.XE_BLIT_XY,
+        graphics=version,
+        mocs=next(index for since, index in _UNCACHED_MOCS if version >= since),
+        integrated=facts.vram is None,
+    )
+
+
+class Memory(Protocol):
+    """What the engine needs of its backend to have a batch: memory that both sides see."""
+
+    def create_object(self, size: int, placement: Any) -> int: ...
+    def release_objects(self, objects: array[int]) -> None: ...
+    def reserve(self, size: int, address: int | None, alignment: int, phase: int) -> int: ...
+    def unreserve(self, address: int, size: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Area:
+    """A batch and its fence: one object, mapped for both sides."""
+
+    obj: int
+    gpu: int
+    cpu: int
+    queue: int
+    value: int = 0
+    """What the fence holds once the last submission is done."""
+
+
+class CopyEngine:
+    """One queue on one copy engine; calls from several threads take turns."""
+
+    def __init__(
+        self, device: Device, space: AddressSpace, memory: Memory, facts: Facts, commands: Commands
+    ) -> None:
+        self._device = device
+        self._space = space
+        self._memory = memory
+        self._commands = commands
+        self._engine = _copy_engine(facts)
+        self._page_size = facts.page_size
+        self._lock = threading.Lock()
+        self._area: _Area | None = None
+
+    def copy(self, dst: int, src: int, size: int, deadline: float) -> None:
+        """Copy between GPU addresses; the ranges must not overlap."""
+        if dst < src + size and src < dst + size:
+            raise InvalidArgument("the ranges of a copy overlap", dst=dst, src=src, size=size)
+        self._run({"fill": 0, "dst": dst, "src": src, "size": size}, deadline)
+
+    def fill(self, dst: int, value: int, size: int, deadline: float) -> None:
+        """Set bytes at a GPU address to one value."""
+        if not 0 <= value <= 255:
+            raise InvalidArgument("a fill value is one byte", value=value)
+        self._run({"fill": 1, "value": value, "dst": dst, "size": size}, deadline)
+
+    def close(self) -> None:
+        """Destroy the queue and free the batch; idempotent. A running job is killed."""
+        with self._lock:
+            area, self._area = self._area, None
+            if area is not None:
+                self._destroy_queue(area.queue)
+                self._free(area)
+
+    def _run(self, job: dict[str, int], deadline: float) -> None:
+        blit = ffi.new(
+            "struct xe_blit *",
+            {
+                "commands": self._commands.kind,
+                "graphics": self._commands.graphics,
+                "mocs": self._commands.mocs,
+                "integrated": self._commands.integrated,
+                **job,
+            },
+        )
+        with self._lock:
+            while blit.done < blit.size:
+                area = self._area = self._area or self._new_area(deadline)
+                batch = ffi.cast("uint32_t *", area.cpu)
+                lib.xe_blit_emit(blit, batch, _BATCH // 4)
+                try:
+                    self._submit_and_wait(area, deadline)
+                except BaseException:
+                    # The job may still run and read the batch: the queue is killed, and the memory
+                    # stays until the device closes.
+                    self._area = None
+                    self._destroy_queue(area.queue)
+                    raise
+
+    def _submit_and_wait(self, area: _Area, deadline: float) -> None:
+        area.value += 1
+        sync = ffi.new(
+            "struct drm_xe_sync *",
+            {
+                "type": lib.DRM_XE_SYNC_TYPE_USER_FENCE,
+                "flags": lib.DRM_XE_SYNC_FLAG_SIGNAL,
+                "addr": area.gpu + _FENCE,
+                "timeline_value": area.value,
+            },
+        )
+        run = ffi.new(
+            "struct drm_xe_exec *",
+            {
+                "exec_queue_id": area.queue,
+                "num_syncs": 1,
+                "syncs": int(ffi.cast("uintptr_t", sync)),
+                "address": area.gpu,
+                "num_batch_buffer": 1,
+            },
+        )
+        rc = self._device.try_ioctl(lib.DRM_IOCTL_XE_EXEC, run)
+        if rc < 0:
+            raise self._error(rc, _EXEC, area.queue)
+        fence = ffi.cast("uint64_t *", area.cpu + _FENCE)
+        until = nanoseconds(deadline)
+        with self._device as pointer:
+            rc = -errno.EINTR
+            while rc == -errno.EINTR:
+                rc = lib.xe_wait_value(pointer, fence, area.value, area.queue, until)
+        if rc < 0:
+            raise self._error(rc, "DRM_IOCTL_XE_WAIT_USER_FENCE", area.queue)
+
+    def _error(self, rc: int, call: str, queue: int) -> ZeIpcError:
+        """Ask the kernel why: a banned queue and the address of the fault, where it keeps them."""
+        ban = ffi.new("struct drm_xe_exec_queue_get_property *", {"exec_queue_id": queue})
+        ban.property = lib.DRM_XE_EXEC_QUEUE_GET_PROPERTY_BAN
+        banned = (
+            self._device.try_ioctl(lib.DRM_IOCTL_XE_EXEC_QUEUE_GET_PROPERTY, ban) == 0
+            and ban.value != 0
+        )
+        if not banned:
+            return kernel_error(rc, call, on_device=True)
+        return DeviceLost(
+            "the GPU faulted on this copy and its queue was banned",
+            call=call,
+            errno=-rc,
+            address=self._last_fault(),
+            hint="copy and fill mapped addresses only; see the kernel log",
+        )
+
+    def _last_fault(self) -> int | None:
+        """The address of the VM's last fault, from kernels that keep it (7.1 on)."""
+        arg = ffi.new("struct drm_xe_vm_get_property *", {"vm_id": self._space.vm_id})
+        arg.property = lib.DRM_XE_VM_GET_PROPERTY_FAULTS
+        if self._device.try_ioctl(lib.DRM_IOCTL_XE_VM_GET_PROPERTY, arg) < 0 or arg.size == 0:
+            return None
+        faults = ffi.new("struct xe_vm_fault[]", arg.size // ffi.sizeof("struct xe_vm_fault") + 1)
+        arg.data = int(ffi.cast("uintptr_t", faults))
+        if self._device.try_ioctl(lib.DRM_IOCTL_XE_VM_GET_PROPERTY, arg) < 0:
+            return None
+        count = arg.size // ffi.sizeof("struct xe_vm_fault")
+        return int(faults[count - 1].address) if count else None
+
+    def _new_area(self, deadline: float) -> _Area:
+        with contextlib.ExitStack() as undo:
+            size = max(AREA, self._page_size)
+            obj = self._memory.create_object(size, "host")
+            column = array("Q", [obj])
+            undo.callback(self._memory.release_objects, column)
+            gpu = self._memory.reserve(size, None, self._page_size, 0)
+            undo.callback(self._memory.unreserve, gpu, size)
+            self._space.map(
+                gpu, column, array("Q", [0]), array("Q", [size]), array("B", [0]), deadline
+            )
+            undo.callback(self._space.unmap, gpu, size, deadline)
+            cpu = self._map_cpu(obj, size)
+            undo.callback(lib.xe_cpu_unmap, cpu, size)
+            queue = self._create_queue()
+            undo.pop_all()
+        return _Area(obj, gpu, cpu, queue)
+
+    def _map_cpu(self, obj: int, size: int) -> int:
+        arg = ffi.new("struct drm_xe_gem_mmap_offset *", {"handle": obj})
+        self._device.ioctl(lib.DRM_IOCTL_XE_GEM_MMAP_OFFSET, arg, "DRM_IOCTL_XE_GEM_MMAP_OFFSET")
+        error = ffi.new("int *")
+        with self._device as pointer:
+            address = lib.xe_mmap(
+                pointer,
+                0,
+                size,
+                mmap.PROT_READ | mmap.PROT_WRITE,
+                mmap.MAP_SHARED,
+                lib.xe_device_fd(pointer),
+                arg.offset,
+                error,
+            )
+        if error[0] < 0:
+            raise kernel_error(error[0], "mmap")
+        return int(address)
+
+    def _create_queue(self) -> int:
+        if self._engine is None:
+            raise UnsupportedFeature("this device has no copy engine")
+        instance = ffi.new(
+            "struct drm_xe_engine_class_instance *",
+            (self._engine.engine_class, self._engine.instance, self._engine.gt_id, 0),
+        )
+        arg = ffi.new(
+            "struct drm_xe_exec_queue_create *",
+            {
+                "width": 1,
+                "num_placements": 1,
+                "vm_id": self._space.vm_id,
+                "instances": int(ffi.cast("uintptr_t", instance)),
+            },
+        )
+        self._device.ioctl(
+            lib.DRM_IOCTL_XE_EXEC_QUEUE_CREATE, arg, "DRM_IOCTL_XE_EXEC_QUEUE_CREATE"
+        )
+        return int(arg.exec_queue_id)
+
+    def _destroy_queue(self, queue: int) -> None:
+        arg = ffi.new("struct drm_xe_exec_queue_destroy *", {"exec_queue_id": queue})
+        with contextlib.suppress(ZeIpcError):
+            self._device.try_ioctl(lib.DRM_IOCTL_XE_EXEC_QUEUE_DESTROY, arg)
+
+    def _free(self, area: _Area) -> None:
+        size = max(AREA, self._page_size)
+        lib.xe_cpu_unmap(area.cpu, size)
+        with contextlib.suppress(ZeIpcError):
+            self._memory.release_objects(array("Q", [area.obj]))
+
+
+def _copy_engine(facts: Facts) -> Engine | None:
+    copies = [e for e in facts.engines if e.engine_class == lib.DRM_XE_ENGINE_CLASS_COPY]
+    return min(copies, key=lambda e: (e.gt_id, e.instance), default=None)

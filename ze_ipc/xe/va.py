@@ -1,0 +1,113 @@
+"""A heap of GPU virtual addresses."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+
+from ze_ipc.errors import InvalidArgument, OutOfDeviceMemory
+
+
+class VaHeap:
+    """Hands out disjoint ranges of ``[start, end)``; thread-safe. All numbers are bytes.
+
+    Holes are kept by address, and by power of two of their size: a request takes the lowest hole of
+    the classes that hold it for certain, so its cost does not grow with the number of small holes.
+    """
+
+    def __init__(self, start: int, end: int) -> None:
+        if not 0 < start < end:
+            raise InvalidArgument("a heap of addresses must not be empty, nor hold address 0")
+        self.start = start
+        self.end = end
+        self._lock = threading.Lock()
+        self._holes: list[int] = []
+        self._ends: dict[int, int] = {}
+        self._classes: list[list[int]] = [[] for _ in range(65)]
+        self._taken: dict[int, int] = {}
+        self._add(start, end)
+
+    def reserve(self, size: int, alignment: int = 1, phase: int = 0) -> int:
+        """An address with ``address % alignment == phase`` and ``size`` bytes of its own."""
+        if size <= 0 or alignment <= 0 or not 0 <= phase < alignment:
+            raise InvalidArgument(
+                "no such range of addresses", size=size, alignment=alignment, phase=phase
+            )
+        with self._lock:
+            address = self._find(size, alignment, phase)
+            if address is None:
+                raise OutOfDeviceMemory(
+                    "no free range of GPU addresses is that large", size=size, alignment=alignment
+                )
+            self._take(address, size)
+        return address
+
+    def reserve_at(self, address: int, size: int) -> None:
+        """Exactly ``[address, address + size)``."""
+        if size <= 0:
+            raise InvalidArgument("no such range of addresses", size=size)
+        with self._lock:
+            index = bisect_right(self._holes, address) - 1
+            hole = self._holes[index] if index >= 0 else None
+            if hole is None or address + size > self._ends[hole]:
+                raise InvalidArgument(
+                    "that range of GPU addresses is not free",
+                    address=address,
+                    size=size,
+                    hint="pass address=None to let the device choose",
+                )
+            self._take(address, size)
+
+    def release(self, address: int, size: int) -> None:
+        """Give back exactly what one reservation took."""
+        with self._lock:
+            if self._taken.get(address) != size:
+                raise InvalidArgument("not a reserved range", address=address, size=size)
+            del self._taken[address]
+            start, end = address, address + size
+            index = bisect_left(self._holes, start)
+            if index < len(self._holes) and self._holes[index] == end:
+                end = self._ends[self._holes[index]]
+                self._remove(self._holes[index])
+            if index > 0 and self._ends[self._holes[index - 1]] == start:
+                start = self._holes[index - 1]
+                self._remove(start)
+            self._add(start, end)
+
+    def _find(self, size: int, alignment: int, phase: int) -> int | None:
+        sure = (size + alignment - 2).bit_length() + 1
+        heads = [row[0] for row in self._classes[sure:] if row]
+        candidates = [_aligned(min(heads), alignment, phase)] if heads else []
+        # Smaller holes may hold it too. A few are tried, so that what was just given back is taken
+        # again; all of them when nothing else is left.
+        for row in self._classes[size.bit_length() : sure]:
+            for hole in row[:8] if heads else row:
+                address = _aligned(hole, alignment, phase)
+                if address + size <= self._ends[hole]:
+                    candidates.append(address)
+                    break
+        return min(candidates, default=None)
+
+    def _take(self, address: int, size: int) -> None:
+        hole = self._holes[bisect_right(self._holes, address) - 1]
+        end = self._ends[hole]
+        self._remove(hole)
+        if hole < address:
+            self._add(hole, address)
+        if address + size < end:
+            self._add(address + size, end)
+        self._taken[address] = size
+
+    def _add(self, start: int, end: int) -> None:
+        insort(self._holes, start)
+        self._ends[start] = end
+        insort(self._classes[(end - start).bit_length()], start)
+
+    def _remove(self, start: int) -> None:
+        del self._holes[bisect_left(self._holes, start)]
+        row = self._classes[(self._ends.pop(start) - start).bit_length()]
+        del row[bisect_left(row, start)]
+
+
+def _aligned(address: int, alignment: int, phase: int) -> int:
+    return address + (phase - address) % alignment
