@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from debian import AptRoot, NoPackages, cache_directory, locked
-
 from abi_check.compare import Finding, compare
 from abi_check.layout import Layout
 from abi_check.probe import CompileError, declared_macros, probe
 from abi_check.subjects import SUBJECTS, Subject
+from debian_packages import AptRoot, NoPackages, cache_directory, locked
 
 AGREES, DISAGREES, USAGE, NO_HEADERS = 0, 1, 2, 77
 
