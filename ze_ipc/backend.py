@@ -1,7 +1,9 @@
 """What a device API must offer to the layers above it, in whole arrays rather than single objects.
 
-Objects are opaque integers here: a GEM handle (xe) or a ze_physical_mem_handle_t (Level Zero). Columns are
-``array('Q')`` (unsigned 64-bit) unless said otherwise; one index across them is one extent. All sizes and
+Objects are opaque integers here: a GEM handle (xe) or a ze_physical_mem_handle_t (Level Zero).
+Columns are
+``array('Q')`` (unsigned 64-bit) unless said otherwise; one index across them is one extent. All
+sizes and
 offsets are bytes; a deadline is seconds on ``time.monotonic()``.
 """
 
@@ -16,7 +18,9 @@ Placement = Literal["device", "host"]
 UsmKind = Literal["device", "host", "shared"]
 
 READ_ONLY = 1
-"""Bit of an access column (``array('B')``): the mapping may not be written through. 0 is read-write."""
+"""Bit of an access column (``array('B')``): the mapping may not be written through. 0 is
+read-write.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,9 @@ class DeviceInfo:
 
     name: str
     uuid: bytes
-    """16 bytes, as Level Zero derives them: vendor, device, revision, PCI domain (16-bit little-endian each), bus, device, function, zeros."""
+    """16 bytes, as Level Zero derives them: vendor, device, revision, PCI domain (16-bit
+    little-endian each), bus, device, function, zeros.
+    """
     pci_address: str
     """``dddd:bb:dd.f``."""
     render_node: str
@@ -55,7 +61,9 @@ class Backend(Protocol):
     info: DeviceInfo
 
     def create_object(self, size: int, placement: Placement) -> int:
-        """A new physical memory object of ``size`` bytes (a multiple of the page size), with one reference."""
+        """A new physical memory object of ``size`` bytes (a multiple of the page size), with one
+        reference.
+        """
         ...
 
     def retain_objects(self, objects: array[int]) -> None:
@@ -63,7 +71,9 @@ class Backend(Protocol):
         ...
 
     def release_objects(self, objects: array[int]) -> None:
-        """One reference less for every entry; the last one destroys the object's handle, not its bindings."""
+        """One reference less for every entry; the last one destroys the object's handle, not its
+        bindings.
+        """
         ...
 
     def object_sizes(self, objects: array[int]) -> array[int]:
@@ -71,7 +81,9 @@ class Backend(Protocol):
         ...
 
     def reserve(self, size: int, address: int | None, alignment: int, phase: int) -> int:
-        """GPU VA of ``size`` bytes: at ``address`` exactly, or anywhere with ``va % alignment == phase``."""
+        """GPU VA of ``size`` bytes: at ``address`` exactly, or anywhere with ``va % alignment ==
+        phase``.
+        """
         ...
 
     def unreserve(self, address: int, size: int) -> None:
@@ -87,11 +99,13 @@ class Backend(Protocol):
         access: array[int],
         deadline: float,
     ) -> None:
-        """Map extents back to back from ``address`` on, in one array bind where the device can; all or nothing."""
+        """Map extents back to back from ``address`` on, in one array bind where the device can; all
+        or nothing.
+        """
         ...
 
     def unmap(self, address: int, size: int, deadline: float) -> None:
-        """Remove every mapping in ``[address, address + size)``, splitting those that reach beyond."""
+        """Remove every mapping in ``[address, address + size)``, splitting at its ends."""
         ...
 
     def allocate_usm(self, size: int, kind: UsmKind) -> tuple[int, int]:
@@ -103,11 +117,15 @@ class Backend(Protocol):
         ...
 
     def send_objects(self, socket: int, objects: array[int], deadline: float) -> None:
-        """Send one dma-buf fd an object over a connected unix socket, in batches, each fd made on demand and closed after sending."""
+        """Send one dma-buf fd an object over a connected unix socket, in batches, each fd made on
+        demand and closed after sending.
+        """
         ...
 
     def receive_objects(self, socket: int, sizes: array[int], deadline: float) -> array[int]:
-        """The other end of send_objects: import ``len(sizes)`` dma-bufs, each checked to have exactly its size; one reference each."""
+        """The other end of send_objects: import ``len(sizes)`` dma-bufs, each checked to have
+        exactly its size; one reference each.
+        """
         ...
 
     def cpu_map(
@@ -119,7 +137,9 @@ class Backend(Protocol):
     def read_extents(
         self, objects: array[int], offsets: array[int], sizes: array[int], into: memoryview
     ) -> None:
-        """Copy the extents' bytes, back to back and byte-granular, into a writable buffer of exactly their total size."""
+        """Copy the extents' bytes, back to back and byte-granular, into a writable buffer of
+        exactly their total size.
+        """
         ...
 
     def write_extents(

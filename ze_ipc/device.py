@@ -1,0 +1,387 @@
+"""An open device: everything a user does starts here."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ze_ipc import arguments, share, transport
+from ze_ipc.broker import Broker
+from ze_ipc.cpu_access import CpuAccess
+from ze_ipc.errors import InvalidArgument, ZeIpcError
+from ze_ipc.handle import HandleFields
+from ze_ipc.imported_objects import ImportCache, ImportedObjects
+from ze_ipc.manifest import VA_PHASE_SIZE
+from ze_ipc.mapping_table import MappingTable
+from ze_ipc.owner import Abandoned, Owner
+from ze_ipc.physical_memory import PhysicalMemory
+from ze_ipc.range_handle import RangeHandle
+from ze_ipc.reservation import Reservation
+from ze_ipc.usm import UsmAllocation
+
+if TYPE_CHECKING:
+    from ze_ipc.backend import Access, Backend, CpuMapping, Placement, UsmKind
+    from ze_ipc.broker_importers import Importer
+    from ze_ipc.imported_range import ImportedRange
+    from ze_ipc.manifest import Manifest
+
+GPU_TIMEOUT = 30.0
+"""Seconds that a bind, copy or fill may take before DeviceLost or OpenTimeout is raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCheck:
+    """Whether a handle can be opened here; false with a ``reason``."""
+
+    ok: bool
+    reason: str
+    """Empty when ok."""
+    error: ZeIpcError | None = None
+    """What open_ipc_handle would raise."""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+class Device(Owner):
+    """One GPU, opened through one backend. Usable from several threads; not after fork().
+
+    Made by ``ze_ipc.open_device``. close() ends every export of this device and unmaps everything.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._lock = threading.RLock()
+        self._table = MappingTable()
+        self._broker: Broker | None = None
+        self._imports = ImportCache(backend)
+        self._owned: weakref.WeakSet[Owner] = weakref.WeakSet()
+        self._open(None)
+        self._abandoned: Abandoned = Abandoned()
+
+    # ---- what it is
+
+    @property
+    def backend(self) -> str:
+        """``"level_zero"`` or ``"xe"``."""
+        return self._backend.name
+
+    @property
+    def is_mock(self) -> bool:
+        """Whether no real GPU is behind it, however the mock was reached."""
+        return self._backend.info.is_mock
+
+    @property
+    def name(self) -> str:
+        """The device's name in words."""
+        return self._backend.info.name
+
+    @property
+    def uuid(self) -> bytes:
+        """16 bytes; the same in every process and backend of this machine."""
+        return self._backend.info.uuid
+
+    @property
+    def pci_address(self) -> str:
+        """``dddd:bb:dd.f``."""
+        return self._backend.info.pci_address
+
+    @property
+    def render_node(self) -> str:
+        """The node that was opened, such as ``/dev/dri/renderD128``."""
+        return self._backend.info.render_node
+
+    @property
+    def page_size(self) -> int:
+        """Bytes: what sizes and offsets of mappings must be multiples of."""
+        return self._backend.info.page_size
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes of device-local memory; 0 on an integrated device."""
+        return self._backend.info.device_memory
+
+    # ---- memory
+
+    def reserve(self, size: int, address: int | None = None) -> Reservation:
+        """Reserve ``size`` bytes of GPU VA; ``address`` is met exactly or refused with
+        InvalidArgument.
+        """
+        self._enter("Device.reserve")
+        arguments.pages("Device.reserve", "size", size, self.page_size)
+        if address is not None:
+            arguments.aligned("Device.reserve", "address", address, self.page_size)
+        alignment = VA_PHASE_SIZE if size >= VA_PHASE_SIZE else self.page_size
+        with self._lock:
+            ptr = self._backend.reserve(size, address, alignment, 0)
+            try:
+                self._table.reserve(ptr, size)
+            except BaseException:
+                self._backend.unreserve(ptr, size)
+                raise
+        return Reservation(self, ptr, size)
+
+    def physical_memory(self, size: int, placement: Placement = "device") -> PhysicalMemory:
+        """A physical memory object of ``size`` bytes, in device memory or in the host's."""
+        self._enter("Device.physical_memory")
+        arguments.pages("Device.physical_memory", "size", size, self.page_size)
+        arguments.choice("Device.physical_memory", "placement", placement, ("device", "host"))
+        obj = self._backend.create_object(size, placement)
+        return PhysicalMemory(self, obj, size, placement)
+
+    def allocate(self, size: int, kind: UsmKind = "device") -> UsmAllocation:
+        """An ordinary USM allocation of ``size`` bytes; no range handle can carry it."""
+        self._enter("Device.allocate")
+        arguments.positive("Device.allocate", "size", size)
+        arguments.choice("Device.allocate", "kind", kind, ("device", "host", "shared"))
+        mapped = -(-size // self.page_size) * self.page_size
+        with self._lock:
+            ptr, obj = self._backend.allocate_usm(mapped, kind)
+            try:
+                self._table.add_usm(ptr, mapped, obj)
+            except BaseException:
+                self._backend.free_usm(ptr, mapped, obj)
+                raise
+        return UsmAllocation(self, ptr, size, mapped, obj, kind)
+
+    # ---- sharing
+
+    def get_ipc_handle(self, ptr: int, size: int) -> RangeHandle:
+        """A handle of ``[ptr, ptr + size)``, a snapshot of what is mapped there now; any ``ptr``
+        and ``size``.
+
+        As zeMemGetIpcHandleWithProperties with the range descriptor: InvalidSize for size 0,
+        InvalidNullPointer for
+        ptr 0, InvalidArgument if any byte is USM, AddressNotFound (with ``address``) at the first
+        hole.
+        """
+        self._enter("Device.get_ipc_handle")
+        arguments.integer("Device.get_ipc_handle", "ptr", ptr)
+        arguments.integer("Device.get_ipc_handle", "size", size)
+        with self._lock:
+            return share.export_range(self, ptr, size)
+
+    def open_ipc_handle(
+        self, data: bytes | bytearray | memoryview | RangeHandle, timeout: float = 10.0
+    ) -> ImportedRange:
+        """Map the range behind a handle into fresh contiguous VA; it needs the exporter no more
+        afterwards.
+
+        ``timeout`` is in seconds. Raises InvalidHandle, WrongHost, ExporterGone, HandleRevoked,
+        AccessDenied,
+        OpenTimeout, OutOfDeviceMemory, PeerAccessError; whatever is raised, nothing is left behind.
+        """
+        self._enter("Device.open_ipc_handle")
+        deadline = time.monotonic() + arguments.seconds("Device.open_ipc_handle", timeout)
+        fields = HandleFields.unpack(arguments.handle("Device.open_ipc_handle", data))
+        return share.open_range(self, fields, deadline)
+
+    def can_open(
+        self, data: bytes | bytearray | memoryview | RangeHandle, timeout: float = 2.0
+    ) -> OpenCheck:
+        """Ask the exporter whether this handle could be opened here; never raises for 64
+        well-formed bytes.
+        """
+        self._enter("Device.can_open")
+        raw = arguments.handle("Device.can_open", data)
+        deadline = time.monotonic() + arguments.seconds("Device.can_open", timeout)
+        try:
+            transport.probe(HandleFields.unpack(raw), deadline)
+        except ZeIpcError as error:
+            return OpenCheck(False, str(error), error)
+        return OpenCheck(True, "")
+
+    def address_range(self, ptr: int) -> tuple[int, int]:
+        """(base, size) of what contains ``ptr``: an imported window, a mapping or an allocation
+        (zeMemGetAddressRange).
+        """
+        self._enter("Device.address_range")
+        arguments.integer("Device.address_range", "ptr", ptr)
+        with self._lock:
+            return self._table.address_range(ptr)
+
+    # ---- bytes
+
+    def read(self, ptr: int, size: int) -> bytes:
+        """The bytes of ``[ptr, ptr + size)``, any mapped range, of one or many objects."""
+        self._enter("Device.read")
+        return self._cpu_access().read(ptr, size)
+
+    def write(self, ptr: int, data: bytes | bytearray | memoryview) -> None:
+        """Write ``data`` at ``ptr``; InvalidArgument if any byte is mapped read-only."""
+        self._enter("Device.write")
+        self._cpu_access().write(ptr, data)
+
+    def copy(self, dst: int, src: int, size: int) -> None:
+        """Copy ``size`` bytes between GPU VAs on a copy engine; synchronous."""
+        self._enter("Device.copy")
+        access = self._cpu_access()
+        access.check("Device.copy", dst, size, write=True)
+        access.check("Device.copy", src, size, write=False)
+        if size:
+            self._backend.copy(dst, src, size, time.monotonic() + GPU_TIMEOUT)
+
+    def fill(self, dst: int, value: int, size: int) -> None:
+        """Fill ``size`` bytes at ``dst`` with the byte ``value`` (0 to 255) on a copy engine;
+        synchronous.
+        """
+        self._enter("Device.fill")
+        if not 0 <= arguments.integer("Device.fill", "value", value) <= 255:
+            raise InvalidArgument(
+                "the value is one byte", call="Device.fill", value=value, hint="pass 0 to 255"
+            )
+        self._cpu_access().check("Device.fill", dst, size, write=True)
+        if size:
+            self._backend.fill(dst, value, size, time.monotonic() + GPU_TIMEOUT)
+
+    def _cpu_access(self) -> CpuAccess:
+        return CpuAccess(self._backend, self._table, self._lock)
+
+    # ---- what the owners of this device call
+
+    def _enter(self, call: str) -> None:
+        self._check(call)
+        self._abandoned.close_all()
+
+    def _adopt(self, owner: Owner) -> None:
+        self._owned.add(owner)
+
+    def _map(
+        self,
+        reservation: Reservation,
+        obj: int,
+        object_size: int,
+        at: int,
+        offset: int,
+        size: int | None,
+        access: Access,
+    ) -> None:
+        call = "Reservation.map"
+        self._enter(call)
+        read_only = arguments.access(call, access)
+        size = arguments.part(call, at, offset, size, object_size, reservation.size, self.page_size)
+        va = reservation.ptr + at
+        one = (
+            array("Q", (obj,)),
+            array("Q", (offset,)),
+            array("Q", (size,)),
+            array("B", (read_only,)),
+        )
+        with self._lock:
+            reservation._check(call)
+            self._table.map_extents(va, *one)
+            try:
+                self._backend.retain_objects(one[0])
+                try:
+                    self._backend.map_extents(va, *one, time.monotonic() + GPU_TIMEOUT)
+                except BaseException:
+                    self._backend.release_objects(one[0])
+                    raise
+            except BaseException:
+                self._table.unmap(va, size)
+                raise
+
+    def _unmap(self, reservation: Reservation, at: int, size: int) -> None:
+        call = "Reservation.unmap"
+        self._enter(call)
+        arguments.inside(call, at, size, reservation.size, self.page_size)
+        with self._lock:
+            reservation._check(call)
+            self._unmap_rows(reservation.ptr + at, size)
+
+    def _unmap_rows(self, va: int, size: int) -> None:
+        if not self._table.window(va, size):
+            return
+        self._backend.unmap(va, size, time.monotonic() + GPU_TIMEOUT)
+        gone = self._table.unmap(va, size)
+        self._backend.retain_objects(gone.retained)
+        self._backend.release_objects(gone.released)
+
+    def _unreserve(self, ptr: int, size: int) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._unmap_rows(ptr, size)
+            self._table.unreserve(ptr, size)
+            self._backend.unreserve(ptr, size)
+
+    def _release_objects(self, objects: array[int]) -> None:
+        with self._lock:
+            if not self._closed:
+                self._backend.release_objects(objects)
+
+    def _free_usm(self, ptr: int, size: int, obj: int) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._table.remove_usm(ptr, size)
+            self._backend.free_usm(ptr, size, obj)
+
+    def _add_import(self, base: int, manifest: Manifest, objects: array[int]) -> None:
+        """Rows of an imported range; each holds a reference, as every row does."""
+        with self._lock:
+            self._check("Device.open_ipc_handle")
+            self._table.reserve(base, manifest.covered_size)
+            self._table.map_extents(
+                base, objects, manifest.offsets, manifest.sizes, manifest.access
+            )
+            self._table.add_import(base + manifest.window_offset, manifest.window_size)
+            self._backend.retain_objects(objects)
+
+    def _forget_import(self, base: int, size: int) -> None:
+        with self._lock:
+            gone = self._table.unmap(base, size)
+            self._table.remove_import(base, size)
+            self._table.unreserve(base, size)
+            self._backend.release_objects(gone.released)
+
+    def _close_import(self, base: int, size: int, objects: ImportedObjects) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._backend.unmap(base, size, time.monotonic() + GPU_TIMEOUT)
+            self._forget_import(base, size)
+            self._backend.unreserve(base, size)
+        self._imports.drop(objects)
+
+    def _cpu_map(self, manifest: Manifest, objects: array[int]) -> CpuMapping:
+        self._enter("memoryview(ImportedRange)")
+        return self._backend.cpu_map(
+            manifest.objects_of_extents(objects),
+            manifest.offsets,
+            manifest.sizes,
+            not manifest.read_only,
+        )
+
+    def _put(self, data: bytes) -> None:
+        broker = self._broker
+        if broker is not None:
+            broker.revoke(HandleFields.unpack(data).generation)
+
+    def _importers(self, data: bytes) -> list[Importer]:
+        broker = self._broker
+        return [] if broker is None else broker.importers(HandleFields.unpack(data).generation)
+
+    def _broker_started(self) -> Broker:
+        if self._broker is None:
+            self._broker = Broker()
+        return self._broker
+
+    def _release(self) -> None:
+        for owner in list(self._owned):
+            owner._closed = True
+        with self._lock:
+            broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.close()
+        with self._lock:
+            self._backend.close()
+
+    def __repr__(self) -> str:
+        kind = f"{self.backend} on the mock" if self.is_mock else self.backend
+        state = " closed" if self.closed else ""
+        return f"<Device {self.name!r} {self.pci_address} {kind}{state}>"

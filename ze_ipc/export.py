@@ -1,0 +1,52 @@
+"""What an exporter keeps for one handle: its manifest and references to its objects, but no fd."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from array import array
+
+    from ze_ipc.backend import Backend
+    from ze_ipc.policy import Peer
+
+
+class Export:
+    """Holds one reference to every object of a window until the broker is done with it.
+
+    Takes the references over. The broker calls it from its threads, and ``retired`` once at the
+    end: live imports
+    have references of their own.
+    """
+
+    def __init__(
+        self, backend: Backend, manifest_bytes: bytes, objects: array[int], size: int
+    ) -> None:
+        self.manifest_bytes = manifest_bytes
+        """As it goes over the wire."""
+        self.object_count = len(objects)
+        self.size = size
+        """Bytes of the window."""
+        self._backend = backend
+        self._objects: array[int] | None = objects
+        self._lock = threading.Lock()
+
+    def send_objects(self, socket_fd: int, deadline: float) -> None:
+        """Send one fd an object to an importer."""
+        objects = self._objects
+        if objects is not None:
+            self._backend.send_objects(socket_fd, objects, deadline)
+
+    def opened(self, peer: Peer) -> None:
+        """An importer holds the range now; nothing here depends on it."""
+
+    def closed(self, peer: Peer) -> None:
+        """An importer has ended; what it held went with it."""
+
+    def retired(self) -> None:
+        """Nobody can be served any more: the references go back."""
+        with self._lock:
+            objects, self._objects = self._objects, None
+        if objects is not None:
+            self._backend.release_objects(objects)

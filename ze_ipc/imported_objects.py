@@ -1,0 +1,58 @@
+"""The objects of one export as this process holds them, shared by every open of the same handle."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ze_ipc.backend import Backend
+
+
+class ImportedObjects:
+    """References to the objects of one export, counted by the opens that use them."""
+
+    def __init__(self, key: tuple[bytes, int], digest: bytes, objects: array[int]) -> None:
+        self.key = key
+        """(broker id, generation)."""
+        self.digest = digest
+        """Of the manifest; a second open must see the same."""
+        self.objects = objects
+        self.users = 1
+
+
+class ImportCache:
+    """Who holds which export's objects; a second open of a handle imports nothing again."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._lock = threading.Lock()
+        self._held: dict[tuple[bytes, int], ImportedObjects] = {}
+
+    def acquire(self, key: tuple[bytes, int]) -> ImportedObjects | None:
+        """One more user of what is held for ``key``; None if nothing is."""
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None:
+                held.users += 1
+            return held
+
+    def add(self, key: tuple[bytes, int], digest: bytes, objects: array[int]) -> ImportedObjects:
+        """Take over freshly imported references. Of two racing imports the first is kept for later
+        opens.
+        """
+        fresh = ImportedObjects(key, digest, objects)
+        with self._lock:
+            self._held.setdefault(key, fresh)
+        return fresh
+
+    def drop(self, held: ImportedObjects) -> None:
+        """One user less; the last one gives the references back."""
+        with self._lock:
+            held.users -= 1
+            if held.users:
+                return
+            if self._held.get(held.key) is held:
+                del self._held[held.key]
+        self._backend.release_objects(held.objects)

@@ -1,0 +1,104 @@
+"""What every owner of a device resource has in common: one close, a named error after it, no work
+in finalisers.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ze_ipc.errors import Closed, ForkedProcess
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Abandoned:
+    """Owners that were collected while open, waiting to be closed by the next call into their
+    device.
+
+    A finaliser may run inside any allocation, in any thread, with any lock held; so it only
+    enqueues.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[Owner] = deque()
+
+    def append(self, owner: Owner) -> None:
+        self._queue.append(owner)
+
+    def close_all(self) -> None:
+        """Close what was abandoned until now."""
+        while self._queue:
+            try:
+                owner = self._queue.popleft()
+            except IndexError:  # another thread was faster
+                return
+            owner.close()
+
+
+class Owner:
+    """A resource with exactly one owner. ``close()`` is idempotent and may be called from any
+    thread.
+    """
+
+    _closed = True  # until _open() ran, so that a failed __init__ is not reported as a leak
+
+    def _open(self, abandoned: Abandoned | None) -> None:
+        self._abandoned = abandoned
+        self._pid = os.getpid()
+        self._close_lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Give the resource back; calling it again does nothing."""
+        if self._closed:
+            return
+        if os.getpid() != self._pid:  # the parent owns it; a forked child only forgets
+            self._closed = True
+            return
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._release()
+
+    def _release(self) -> None:
+        raise NotImplementedError
+
+    def _check(self, call: str) -> None:
+        """Raise unless this object is open and belongs to this process."""
+        if self._closed:
+            raise Closed(
+                f"{type(self).__name__} is closed",
+                call=call,
+                hint="keep the object open (inside its with block) as long as you use it",
+            )
+        if os.getpid() != self._pid:
+            raise ForkedProcess(
+                f"{type(self).__name__} was made before fork() and is used in the child",
+                call=call,
+                pid=os.getpid(),
+                made_by=self._pid,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        if self._abandoned is not None:
+            self._abandoned.append(self)

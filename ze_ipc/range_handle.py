@@ -1,0 +1,87 @@
+"""The 64 opaque bytes that a user passes around."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ze_ipc.handle import HandleFields
+from ze_ipc.owner import Owner
+
+if TYPE_CHECKING:
+    from ze_ipc.broker_importers import Importer
+    from ze_ipc.device import Device
+    from ze_ipc.export import Export
+
+
+class RangeHandle(Owner):
+    """A handle of ``[ptr, ptr+size)``: as get_ipc_handle returns it, it owns the export; from
+    bytes, it is only data.
+
+    Equal bytes are equal handles. It pickles as its bytes: an unpickled copy owns nothing.
+    """
+
+    def __init__(
+        self, data: bytes, device: Device | None = None, export: Export | None = None
+    ) -> None:
+        self._data = bytes(data)
+        self._device = device
+        self._export = export
+        if device is not None:  # else there is nothing to give back, nothing to warn about
+            self._open(device._abandoned)
+            device._adopt(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> RangeHandle:
+        """A handle from its 64 bytes; InvalidHandle if they are damaged or not ours."""
+        raw = bytes(data)
+        HandleFields.unpack(raw)
+        return cls(raw)
+
+    def __bytes__(self) -> bytes:
+        return self._data
+
+    def hex(self) -> str:
+        """128 hexadecimal digits."""
+        return self._data.hex()
+
+    @property
+    def owns_export(self) -> bool:
+        """Whether closing this object puts the handle (zeMemPutIpcHandle)."""
+        return self._export is not None
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the window, where this object owns the export; importers learn it by opening."""
+        return None if self._export is None else self._export.size
+
+    @property
+    def objects(self) -> int | None:
+        """Number of physical objects, where this object owns the export."""
+        return None if self._export is None else self._export.object_count
+
+    def importers(self) -> list[Importer]:
+        """The processes that opened this handle and are alive; for the owner of the export."""
+        self._check("RangeHandle.importers")
+        assert self._device is not None
+        return self._device._importers(self._data)
+
+    def _release(self) -> None:
+        if self._device is not None:
+            self._device._put(self._data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RangeHandle) and self._data == other._data
+
+    def __hash__(self) -> int:
+        return hash(self._data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RangeHandle, (self._data,)
+
+    def __repr__(self) -> str:
+        if self._export is None:
+            return f"<RangeHandle {self._data.hex()[:8]}… from bytes>"
+        state = "put" if self.closed else "open"
+        return (
+            f"<RangeHandle size={self._export.size:#x} objects={self._export.object_count} {state}>"
+        )

@@ -1,0 +1,64 @@
+"""Reserved GPU virtual address space, and what is mapped into it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ze_ipc.errors import InvalidArgument
+from ze_ipc.owner import Owner
+
+if TYPE_CHECKING:
+    from ze_ipc.backend import Access
+    from ze_ipc.device import Device
+    from ze_ipc.physical_memory import PhysicalMemory
+
+
+class Reservation(Owner):
+    """Owns a range of GPU VA (zeVirtualMemReserve); close() unmaps what is still mapped in it."""
+
+    def __init__(self, device: Device, ptr: int, size: int) -> None:
+        self._device = device
+        self.ptr = ptr
+        """First GPU VA, a multiple of the page size."""
+        self.size = size
+        """Bytes."""
+        self._open(device._abandoned)
+        device._adopt(self)
+
+    def map(
+        self,
+        phys: PhysicalMemory,
+        at: int,
+        offset: int = 0,
+        size: int | None = None,
+        access: Access = "rw",
+    ) -> None:
+        """Map ``size`` bytes of ``phys`` from its ``offset`` on at ``ptr + at`` (zeVirtualMemMap).
+
+        All three are multiples of the device's page size; ``size`` None means the rest of the
+        object. The same
+        object may be mapped many times. Raises InvalidArgument where something is mapped already.
+        """
+        self._check("Reservation.map")
+        phys._check("Reservation.map")
+        if phys._device is not self._device:
+            raise InvalidArgument(
+                "the physical memory belongs to another open device",
+                call="Reservation.map",
+                hint="create it with the device that made the reservation",
+            )
+        self._device._map(self, phys._object, phys.size, at, offset, size, access)
+
+    def unmap(self, at: int, size: int) -> None:
+        """Unmap every byte of ``[ptr + at, ptr + at + size)``; what is mapped partly is split,
+        holes are ignored.
+        """
+        self._check("Reservation.unmap")
+        self._device._unmap(self, at, size)
+
+    def _release(self) -> None:
+        self._device._unreserve(self.ptr, self.size)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<Reservation ptr={self.ptr:#x} size={self.size:#x} {state}>"

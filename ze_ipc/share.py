@@ -1,0 +1,121 @@
+"""The two verbs: export a window of the address space as a handle, and open a handle."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from ze_ipc import manifest as manifests
+from ze_ipc import transport
+from ze_ipc.errors import InvalidHandle, KernelError, PeerAccessError
+from ze_ipc.export import Export
+from ze_ipc.imported_range import ImportedRange
+from ze_ipc.range_handle import RangeHandle
+from ze_ipc.walk import walk
+
+if TYPE_CHECKING:
+    from ze_ipc.device import Device
+    from ze_ipc.handle import HandleFields
+    from ze_ipc.imported_objects import ImportedObjects
+
+
+def export_range(device: Device, ptr: int, size: int) -> RangeHandle:
+    """A handle of ``[ptr, ptr + size)``; the caller holds the device's lock, so the range stands
+    still.
+    """
+    backend = device._backend
+    rows = walk(device._table, ptr, size, backend.info.page_size)
+    manifest, objects = manifests.build(
+        rows,
+        ptr,
+        size,
+        device_uuid=backend.info.uuid,
+        page_size=backend.info.page_size,
+        object_sizes=backend.object_sizes,
+    )
+    broker = device._broker_started()
+    backend.retain_objects(objects)
+    export = Export(backend, manifests.encode(manifest), objects, size)
+    try:
+        generation, secret = broker.register(export)
+    except BaseException:
+        export.retired()
+        raise
+    return RangeHandle(broker.handle_fields(generation, secret).pack(), device, export)
+
+
+def open_range(device: Device, fields: HandleFields, deadline: float) -> ImportedRange:
+    """Open a handle: receive its manifest and objects, map them in exporter order into fresh VA."""
+    cache = device._imports
+    key = (fields.broker, fields.generation)
+    with ExitStack() as undo:
+        held = cache.acquire(key)
+        if held is not None:
+            undo.callback(cache.drop, held)
+        connection = undo.enter_context(transport.connect(fields, deadline))
+        connection.request(skip_objects=held is not None)
+        raw = connection.manifest()
+        manifest = manifests.parse(raw)
+        digest = manifests.digest(raw)
+        how: str = connection.transport
+        try:
+            if held is None:
+                objects = device._backend.receive_objects(
+                    connection.fileno(), manifest.object_sizes, deadline
+                )
+                held = cache.add(key, digest, objects)
+                undo.callback(cache.drop, held)
+            elif held.digest != digest:
+                raise InvalidHandle(
+                    "the exporter described the same export in two ways", call="open_ipc_handle"
+                )
+            else:
+                how = "cached"
+            view = _map(device, manifest, held, how, fields.pid, deadline)
+        except KernelError as error:
+            if manifest.device_uuid == device.uuid:
+                raise
+            raise _peer_error(device, manifest, error) from error
+        undo.pop_all()  # the view owns the mapping and its share of the objects
+    connection.finish()
+    return view
+
+
+def _map(
+    device: Device,
+    manifest: manifests.Manifest,
+    held: ImportedObjects,
+    how: str,
+    exporter_pid: int,
+    deadline: float,
+) -> ImportedRange:
+    backend = device._backend
+    size = manifest.covered_size
+    objects = manifest.objects_of_extents(held.objects)
+    large = size >= manifests.VA_PHASE_SIZE
+    alignment = manifests.VA_PHASE_SIZE if large else backend.info.page_size
+    with ExitStack() as undo:
+        base = backend.reserve(size, None, alignment, manifest.va_phase % alignment)
+        undo.callback(backend.unreserve, base, size)
+        backend.map_extents(
+            base, objects, manifest.offsets, manifest.sizes, manifest.access, deadline
+        )
+        undo.callback(backend.unmap, base, size, deadline)
+        device._add_import(base, manifest, objects)
+        undo.callback(device._forget_import, base, size)
+        view = ImportedRange(device, base, manifest, held, how, exporter_pid)
+        undo.pop_all()
+        return view
+
+
+def _peer_error(
+    device: Device, manifest: manifests.Manifest, error: KernelError
+) -> PeerAccessError:
+    return PeerAccessError(
+        f"device {device.pci_address} cannot map the memory of another device",
+        call=error.call,
+        object_index=error.object_index,
+        errno=error.errno,
+        src=manifest.device_uuid,
+        dst=device.uuid,
+    )
