@@ -1,0 +1,104 @@
+"""What another process does in the range tests: functions for a Peer; its devices and views live in
+``state``.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import ze_ipc
+from helpers.peer import State
+
+
+def limit_fds(state: State, number: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+
+
+def open_device(state: State, device: int = 0) -> None:
+    state["device"] = ze_ipc.open_device("mock", device)
+
+
+def open_view(
+    state: State, handle: bytes, timeout: float = 20.0, name: str = "view"
+) -> tuple[int, int]:
+    view = state[name] = state["device"].open_ipc_handle(handle, timeout=timeout)
+    return view.ptr, view.size
+
+
+def read_view(state: State, offset: int = 0, size: int | None = None, name: str = "view") -> bytes:
+    view = state[name]
+    data: bytes = state["device"].read(
+        view.ptr + offset, view.size - offset if size is None else size
+    )
+    return data
+
+
+def write_view(state: State, offset: int, data: bytes, name: str = "view") -> None:
+    state["device"].write(state[name].ptr + offset, data)
+
+
+def address_range(state: State, offset: int = 0, name: str = "view") -> tuple[bool, int]:
+    view = state[name]
+    base, size = state["device"].address_range(view.ptr + offset)
+    return base == view.ptr, size
+
+
+def reexport(state: State, offset: int = 0, size: int | None = None) -> bytes:
+    view = state["view"]
+    handle = state["handle"] = state["device"].get_ipc_handle(
+        view.ptr + offset, view.size - offset if size is None else size
+    )
+    return bytes(handle)
+
+
+def export_range(state: State, objects: int, size: int, pattern: bytes) -> bytes:
+    """Make a range of objects, each filled with one byte of the pattern in turn, and export it."""
+    device = state["device"]
+    reservation = state["reservation"] = device.reserve(objects * size)
+    for index in range(objects):
+        with device.physical_memory(size) as memory:
+            reservation.map(memory, at=index * size)
+    device.write(
+        reservation.ptr, b"".join(pattern[i % len(pattern) :][:1] * size for i in range(objects))
+    )
+    state["handle"] = device.get_ipc_handle(reservation.ptr, objects * size)
+    return bytes(state["handle"])
+
+
+def put_handle(state: State) -> None:
+    state.pop("handle").close()
+
+
+def close_view(state: State, name: str = "view") -> None:
+    state.pop(name).close()
+
+
+def close_all(state: State) -> None:
+    for name in ("view", "handle", "reservation", "device"):
+        owner: Any = state.pop(name, None)
+        if owner is not None:
+            owner.close()
+
+
+def export_stamped(state: State, objects: int, size: int) -> bytes:
+    """A sparse range of many objects; every hundredth is stamped with its number."""
+    device = state["device"]
+    reservation = state["reservation"] = device.reserve(objects * size)
+    for index in range(objects):
+        with device.physical_memory(size) as memory:
+            reservation.map(memory, at=index * size)
+    for index in range(0, objects, 100):
+        device.write(reservation.ptr + index * size + 8, index.to_bytes(8, "little"))
+    state["handle"] = device.get_ipc_handle(reservation.ptr, objects * size)
+    return bytes(state["handle"])
+
+
+def wrong_stamps(state: State, objects: int, size: int) -> list[int]:
+    """Numbers of the stamped objects that do not say their number in the view."""
+    device, view = state["device"], state["view"]
+    return [
+        index
+        for index in range(0, objects, 100)
+        if device.read(view.ptr + index * size + 8, 8) != index.to_bytes(8, "little")
+    ]
