@@ -255,7 +255,7 @@ struct vma {
     struct bo *bo;                        /* a reference; NULL for userptr, null and mirror mappings */
     struct vma *next_in_bo, **link_in_bo; /* bo->vmas; dev->lock */
     struct vm *vm;
-    struct bind_job *job; /* the pending bind that made it carried a user fence; else NULL */
+    uint64_t job; /* serial of the bind that made it and carried a user fence; 0: none */
     /* madvise */
     int32_t preferred_loc; /* devmem_fd: DRM_XE_PREFERRED_LOC_* or a descriptor */
     uint16_t region_instance;

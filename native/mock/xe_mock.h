@@ -26,7 +26,7 @@ struct xe_mock_config {
     uint32_t max_bind_ops;
     /* The most 2 MiB page-table updates of one VM_BIND array that waits for an in-fence: more is ENOBUFS. */
     uint32_t max_deferred_binds;
-    /* Bytes; devices that may not peer fail to import each other's device-memory objects with EOPNOTSUPP. */
+    /* Devices that may not peer fail to import each other's device-memory objects with EOPNOTSUPP. */
     bool no_peer;
 };
 
@@ -40,6 +40,8 @@ int xe_mock_open(uint32_t index, bool card, int flags);
 /* open: "mock:N", "mock:N:card", or any path that ends in renderD(128+N) or cardN. ioctl and mmap also take dma-buf
  * descriptors. */
 const struct xe_ops *xe_mock_ops(void);
+/* The ioctl of xe_mock_ops(), but 0 (or more) or -errno. */
+int xe_mock_ioctl(int fd, unsigned long request, void *argument);
 
 /* Fault plan: the nth call from now (1 is the next; 0: every call) of the ioctl with this number (only its low byte
    counts) on device index is delayed by delay_us microseconds and, if error is not 0, fails with it before its handler

@@ -1,0 +1,69 @@
+/* What every ioctl has in common: the order of the checks is that of the DRM core. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core.h"
+
+#define IOC_NR(request) ((request) & 0xff)
+#define IOC_TYPE(request) ((request) >> 8 & 0xff)
+#define IOC_SIZE(request) ((request) >> 16 & 0x3fff)
+#define IOC_IN UINT32_C(0x40000000)
+#define IOC_OUT UINT32_C(0x80000000)
+#define LARGEST_ARGUMENT 256
+
+void warn_unknown_request(unsigned long request)
+{
+    /* A bit for each number, so that a program that probes in a loop gets one line. */
+    static atomic_ullong warned[4];
+    unsigned nr = IOC_NR(request);
+    if (atomic_fetch_or(&warned[nr / 64], UINT64_C(1) << nr % 64) >> nr % 64 & 1)
+        return;
+    char line[96];
+    int length =
+        snprintf(line, sizeof(line), "ze_ipc mock: unknown ioctl 0x%08lx: EINVAL, as the kernel says\n", request);
+    if (write(STDERR_FILENO, line, (size_t)length) < 0)
+        return;
+}
+
+const char *xe_mock_ioctl_name(uint32_t nr)
+{
+    return nr < XE_MOCK_MAX_IOCTLS ? ioctl_table[nr].name : NULL;
+}
+
+int drm_ioctl(struct drm_file *file, unsigned long request, void *argument)
+{
+    uint32_t user = (uint32_t)request;
+    if (IOC_TYPE(user) != DRM_IOCTL_BASE)
+        return -ENOTTY;
+    const struct ioctl_row *row = &ioctl_table[IOC_NR(user)];
+    if (!row->handler) {
+        warn_unknown_request(request);
+        return -EINVAL;
+    }
+
+    uint64_t data[LARGEST_ARGUMENT / 8];
+    uint32_t user_size = IOC_SIZE(user), row_size = IOC_SIZE(row->request);
+    uint32_t direction = user & row->request;
+    uint32_t in_size = direction & IOC_IN ? user_size : 0;
+    uint32_t out_size = direction & IOC_OUT ? user_size : 0;
+    if (in_size > row_size)
+        in_size = row_size;
+    if (out_size > row_size)
+        out_size = row_size;
+
+    if (copy_from_user(data, (uint64_t)argument, in_size))
+        return -EFAULT;
+    memset((char *)data + in_size, 0, row_size - in_size);
+    if (row->flags & IOCTL_ROOT && geteuid() != 0)
+        return -EACCES;
+    if (file->render && !(row->flags & IOCTL_RENDER))
+        return -EACCES;
+    int r = device_fault(file->dev, IOC_NR(user));
+    if (r == 0)
+        r = row->handler(file, data);
+    if (copy_to_user((uint64_t)argument, data, out_size))
+        return -EFAULT;
+    return r;
+}

@@ -1,0 +1,164 @@
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "device.h"
+#include "store_dir.h"
+
+struct storage {
+    struct store *store; /* the directory that has the file; NULL: only fd keeps it */
+    int fd;
+    char name[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct store *current;
+static atomic_ullong last_serial;
+
+void store_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void store_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void store_fork_child(void)
+{
+    if (current)
+        current->ours = false;
+    current = NULL;
+}
+
+static struct store *store_get(void)
+{
+    pthread_mutex_lock(&lock);
+    if (!current)
+        current = store_dir_open();
+    struct store *store = current;
+    pthread_mutex_unlock(&lock);
+    return store;
+}
+
+static void __attribute__((destructor)) store_at_exit(void)
+{
+    if (current && current->ours && current->pid == getpid())
+        store_dir_remove(current);
+}
+
+static struct storage *storage_new(struct store *store, const struct store_attributes *a)
+{
+    char name[96];
+    unsigned long long serial = atomic_fetch_add(&last_serial, 1);
+    int length = snprintf(name, sizeof(name), "xe-bo.%u.%s.%x.%u.%x.%llx", a->device, a->profile, a->placement,
+                          a->caching, a->flags, serial);
+    struct storage *storage = malloc(sizeof(*storage) + (size_t)length + 1);
+    if (!storage)
+        return NULL;
+    storage->store = store;
+    storage->fd = -1;
+    memcpy(storage->name, name, (size_t)length + 1);
+    return storage;
+}
+
+int storage_create(const struct store_attributes *attributes, uint64_t size, int cloexec, struct storage **out)
+{
+    struct store *store = store_get();
+    if (!store)
+        return -errno;
+    struct storage *storage = storage_new(store, attributes);
+    if (!storage)
+        return -ENOMEM;
+    int fd = openat(store->fd, storage->name, O_CREAT | O_EXCL | O_RDWR | cloexec, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)size)) {
+        int error = errno;
+        if (fd >= 0) {
+            close(fd);
+            unlinkat(store->fd, storage->name, 0);
+        }
+        free(storage);
+        return -error;
+    }
+    *out = storage;
+    return fd;
+}
+
+int storage_adopt(int fd, const struct store_attributes *attributes, bool ours, struct storage **out)
+{
+    struct store *store = ours ? store_get() : NULL;
+    struct storage *storage = storage_new(store, attributes);
+    if (!storage)
+        return -ENOMEM;
+    if (store) {
+        char path[40];
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        if (linkat(AT_FDCWD, path, store->fd, storage->name, AT_SYMLINK_FOLLOW) == 0) {
+            *out = storage;
+            return 0;
+        }
+        /* Its last name is gone already, or it lives on another file system: then by a descriptor. */
+        storage->store = NULL;
+    }
+    storage->fd = high_dup(fd);
+    if (storage->fd < 0) {
+        int error = errno;
+        free(storage);
+        return -error;
+    }
+    *out = storage;
+    return 0;
+}
+
+int storage_open(const struct storage *storage, int flags)
+{
+    int fd;
+    if (storage->store) {
+        fd = openat(storage->store->fd, storage->name, flags);
+    } else if ((fcntl(storage->fd, F_GETFL) & O_ACCMODE) == (flags & O_ACCMODE)) {
+        fd = fcntl(storage->fd, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+    } else {
+        char path[40];
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", storage->fd);
+        fd = open(path, flags);
+    }
+    return fd < 0 ? -errno : fd;
+}
+
+void storage_free(struct storage *storage)
+{
+    if (storage->store && storage->store->ours)
+        unlinkat(storage->store->fd, storage->name, 0);
+    if (storage->fd >= 0)
+        close(storage->fd);
+    free(storage);
+}
+
+enum store_identity storage_identify(int fd, struct store_attributes *a)
+{
+    char path[40], target[4096];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    if (length <= 0)
+        return STORE_ALIEN;
+    target[length] = 0;
+    if (!strncmp(target, "/dmabuf:", 8))
+        return STORE_MEMFD;
+    if (!strncmp(target, "/memfd:", 7)) /* the mock's own memfds (nodes, fence pages) are no memory of anybody */
+        return strncmp(target + 7, "xe-mock", 7) ? STORE_MEMFD : STORE_ALIEN;
+    const char *name = strrchr(target, '/');
+    if (!name || !strstr(target, "/ze-ipc-mock-"))
+        return STORE_ALIEN;
+    int fields =
+        sscanf(name, "/xe-bo.%u.%7[a-z0-9].%x.%u.%x.", &a->device, a->profile, &a->placement, &a->caching, &a->flags);
+    return fields == 5 ? STORE_OURS : STORE_ALIEN;
+}
