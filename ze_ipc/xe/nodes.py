@@ -126,3 +126,12 @@ def pci_address(path: str) -> str:
     # .../0000:03:00.0/drm/renderD128
     parts = link.split("/")
     return parts[-3] if len(parts) >= 3 and parts[-2] == "drm" else ""
+
+
+def is_mock_node(path: str) -> bool:
+    """Whether a render node is the mock's: under libxe_mock.so its sysfs directory says so."""
+    try:
+        rdev = os.stat(path).st_rdev  # noqa: PTH116
+    except OSError:
+        return False
+    return os.path.exists(f"/sys/dev/char/{_MAJOR}:{os.minor(rdev)}/device/ze_ipc_mock")  # noqa: PTH110

@@ -7,7 +7,7 @@ from ze_ipc.errors import InvalidArgument, UnsupportedFeature
 from ze_ipc.xe.backend import XeBackend
 from ze_ipc.xe.device import Device
 from ze_ipc.xe.errors import kernel_error
-from ze_ipc.xe.nodes import RenderNode, driver_name, pci_address, require_node
+from ze_ipc.xe.nodes import RenderNode, driver_name, is_mock_node, pci_address, require_node
 
 
 def open_backend(node: RenderNode | str | None = None) -> XeBackend:
@@ -24,7 +24,7 @@ def open_backend(node: RenderNode | str | None = None) -> XeBackend:
                 hint="bind the GPU to the xe driver (kernel 6.12 or newer)",
             )
         address = pci_address(path) if isinstance(node, str) else node.pci_address
-        return XeBackend(device, address, is_mock=False)
+        return XeBackend(device, address, is_mock=is_mock_node(path))
     except BaseException:
         device.close()
         raise

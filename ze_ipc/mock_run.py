@@ -1,0 +1,223 @@
+"""Runs any program with the mock device as its GPU, through the preload library.
+
+Everything a run needs lives in one directory that is removed at its end. In a chroot that directory
+is below the root's /tmp, so that the library and the tree are visible there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from ze_ipc import mock_chroot
+from ze_ipc.errors import AccessDenied, InvalidArgument, KernelError, UnsupportedFeature
+from ze_ipc.mock_tree import MAX_DEVICES, PLATFORMS, build_tree
+
+LIBRARY = "libxe_mock.so"
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+
+
+def library() -> Path:
+    """The preload library, installed beside the ``_mock`` extension module."""
+    spec = importlib.util.find_spec("ze_ipc._mock")
+    path = Path(spec.origin).with_name(LIBRARY) if spec and spec.origin else Path(LIBRARY)
+    if not path.is_file():
+        raise UnsupportedFeature(
+            f"{LIBRARY} is not built",
+            hint="install ze_ipc from a wheel, or build it: pip install .",
+            path=str(path),
+        )
+    return path
+
+
+def prepare(
+    directory: Path,
+    devices: int = 1,
+    profile: str = "bmg",
+    vram: int | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> dict[str, str]:
+    """Fill an empty directory with a tree; the variables that give a program its mock GPUs.
+
+    They hold as long as the directory does, which stays the caller's. ``vram`` is bytes a device
+    (None: the profile's). With ``root`` the directory must be below it; the paths are those seen
+    after a chroot to it.
+    """
+    if profile not in PLATFORMS:
+        known = f"one of {', '.join(PLATFORMS)}"
+        raise InvalidArgument("unknown profile", profile=profile, hint=known)
+    if not 1 <= devices <= MAX_DEVICES:
+        raise InvalidArgument("devices out of range", devices=devices, hint=f"1 to {MAX_DEVICES}")
+    preload = library()
+    top = Path("/")
+    if root is not None:
+        top = Path(root).resolve()
+        preload = Path(shutil.copy2(preload, directory / LIBRARY))
+    tree = directory / "tree"
+    tree.mkdir()
+    build_tree(tree, PLATFORMS[profile], devices, vram)
+    variables = {
+        "LD_PRELOAD": _seen_from(top, preload),
+        "ZE_IPC_MOCK_ROOT": _seen_from(top, tree),
+        "ZE_IPC_MOCK_PROFILE": profile,
+    }
+    if vram is not None:
+        variables["ZE_IPC_MOCK_VRAM"] = str(vram)
+    if root is None and (before := os.environ.get("LD_PRELOAD")):
+        variables["LD_PRELOAD"] += f":{before}"
+    return variables
+
+
+@contextlib.contextmanager
+def environment(
+    devices: int = 1,
+    profile: str = "bmg",
+    vram: int | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> Iterator[dict[str, str]]:
+    """What prepare() gives, in a directory that is removed at the end of the with block."""
+    directory = Path(tempfile.mkdtemp(prefix="ze-ipc-run-", dir=_base(root)))
+    try:
+        directory.chmod(0o755)  # programs that drop their privileges still need it
+        yield prepare(directory, devices, profile, vram, root)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def run(
+    command: Sequence[str],
+    devices: int = 1,
+    profile: str = "bmg",
+    vram: int | None = None,
+    root: str | os.PathLike[str] | None = None,
+    env: dict[str, str] | None = None,
+) -> int:
+    """Run ``command`` with the mock as its GPU; its exit status, or 128 + N if signal N killed it.
+
+    With ``root`` (needs CAP_SYS_CHROOT) it runs there, with /proc and a /dev/shm of its own where
+    the root has none. ``env`` replaces os.environ as what the variables are added to. Signals sent
+    to this process reach the command.
+    """
+    if not command:
+        raise InvalidArgument("no command to run")
+    if root is not None and not Path(root).is_dir():
+        raise InvalidArgument(
+            "the root is not a directory", root=os.fspath(root), hint="make it with debootstrap"
+        )
+    with environment(devices, profile, vram, root) as variables:
+        variables = {**(os.environ if env is None else env), **variables}
+        if root is None:
+            return _run_here(list(command), variables)
+        return _run_in_root(list(command), variables, os.fspath(root))
+
+
+def _base(root: str | os.PathLike[str] | None) -> Path:
+    """Where a run's directory goes: a memory file system, but the root's /tmp for a chroot."""
+    if root is not None:
+        base = Path(root).resolve() / "tmp"
+        if not base.is_dir():
+            raise InvalidArgument("the root has no /tmp", root=str(root), hint="mkdir ROOT/tmp")
+        return base
+    shm = Path("/dev/shm")
+    return shm if os.access(shm, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
+
+
+def _seen_from(top: Path, path: Path) -> str:
+    return "/" + str(path.relative_to(top))
+
+
+def _run_here(command: list[str], variables: dict[str, str]) -> int:
+    try:
+        process = subprocess.Popen(command, env=variables)
+    except OSError as error:
+        raise _start_failure(error.errno or 0, command) from error
+    return _wait(process)
+
+
+def _run_in_root(command: list[str], variables: dict[str, str], root: str) -> int:
+    """A helper process enters the root; what it could not do comes back through a pipe."""
+    reading, writing = os.pipe()
+    plan = {"root": root, "command": command, "environment": variables}
+    with open(reading, "rb") as report, tempfile.TemporaryFile() as file:  # noqa: PTH123
+        try:
+            file.write(json.dumps(plan).encode())
+            file.seek(0)
+            descriptors = (file.fileno(), writing)
+            # It runs without the variables: until the chroot, its paths are those of this side.
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", mock_chroot.__file__, *map(str, descriptors)],
+                pass_fds=descriptors,
+            )
+        finally:
+            os.close(writing)
+        failure = report.read()
+    status = _wait(process)
+    if not failure:
+        return status
+    stage, number = json.loads(failure)
+    if stage == "exec":
+        raise _start_failure(number, command)
+    if number == errno.EPERM:
+        raise AccessDenied(
+            "no permission for a chroot", call=stage, errno=number, hint="run it as root", root=root
+        )
+    raise KernelError("cannot enter the root", call=stage, errno=number, root=root)
+
+
+def _start_failure(number: int, command: list[str]) -> Exception:
+    if number == errno.ENOENT:
+        return InvalidArgument(
+            "no such command", command=command[0], hint="check its spelling and PATH"
+        )
+    return KernelError("cannot start the command", call="execve", errno=number, command=command[0])
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    with _forwarding(process):
+        status = process.wait()
+    return 128 - status if status < 0 else status
+
+
+@contextlib.contextmanager
+def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Hand signals on to the command; a terminal sends its own to both, then only survive them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if number not in _TERMINAL or not _in_foreground():
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (*_FORWARDED, *_TERMINAL)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
