@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/time.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -115,7 +119,8 @@ static int receive_fd(int socket)
 static void wait_for(pid_t child)
 {
     int status;
-    CHECK(waitpid(child, &status, 0) == child);
+    while (waitpid(child, &status, 0) != child)
+        CHECK(errno == EINTR);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
@@ -381,6 +386,62 @@ static void threads(void)
         CHECK(pthread_join(ids[i], NULL) == 0);
 }
 
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int number)
+{
+    /* Async-signal-safe calls that the library interposes, on top of whatever the thread was doing. */
+    int copy = dup(number == SIGALRM ? 0 : 1);
+    close(copy);
+    alarms++;
+}
+
+static void *busy(void *stop)
+{
+    int fd = open_node();
+    while (!atomic_load((atomic_bool *)stop)) {
+        uint32_t handle = create(fd);
+        int buffer = export(fd, handle);
+        CHECK(import(fd, buffer) == handle);
+        close(buffer);
+        CHECK(close_handle(fd, handle) == 0);
+    }
+    close(fd);
+    return NULL;
+}
+
+/* Forks and signals while other threads use the device. */
+static void storm(void)
+{
+    atomic_bool stop = false;
+    pthread_t ids[3];
+    int fd = open_node();
+    uint32_t handle = create(fd);
+    strcpy(map(fd, handle), "before");
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    struct itimerval timer = {{0, 1000}, {0, 1000}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&ids[i], NULL, busy, &stop) == 0);
+    for (int i = 0; i < 40; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) {
+            CHECK(!strcmp(map(fd, handle), "before"));
+            int mine = open_node(), buffer = export(mine, create(mine));
+            CHECK(buffer >= 0);
+            exit(0);
+        }
+        wait_for(child);
+    }
+    timer = (struct itimerval){0};
+    CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0 && alarms > 0);
+    atomic_store(&stop, true);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_join(ids[i], NULL) == 0);
+    CHECK(!strcmp(map(fd, handle), "before"));
+}
+
 /* As libudev does: from "/" by names, each step checked. */
 static void walk(void)
 {
@@ -455,7 +516,7 @@ int main(int argc, char **argv)
         {"inheritor", NULL, inheritor}, {"forks", forks, NULL},         {"share", share, NULL},
         {"importer", NULL, importer},   {"close_all", close_all, NULL}, {"vforks", vforks, NULL},
         {"threads", threads, NULL},     {"walk", walk, NULL},           {"fdinfo", fdinfo, NULL},
-        {"nothing", nothing, NULL},     {"unknown", unknown, NULL},
+        {"nothing", nothing, NULL},     {"unknown", unknown, NULL},     {"storm", storm, NULL},
     };
     self = argv[0];
     for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(*verbs); i++) {

@@ -26,6 +26,7 @@ VERBS = [
     "close_all",
     "vforks",
     "threads",
+    "storm",
     "walk",
     "fdinfo",
     "nothing",
