@@ -245,8 +245,10 @@ class Broker:
         if closing:
             refuse(service.sock, Status.CLOSING)
             self._registry.end(service.registration)
-        elif not self._pool.submit(service.peer.pid or None, service):
+        elif self._pool.full:
             refuse(service.sock, Status.BUSY)
+            self._end(service, refund=True)
+        elif not service.reply() or not self._pool.submit(service.peer.pid or None, service):
             self._end(service, refund=True)
 
     def _watch_nobody(self) -> None:

@@ -45,6 +45,11 @@ class WorkerPool(Generic[Job]):
         self._idle = 0
         self._stopped = False
 
+    @property
+    def full(self) -> bool:
+        """Whether submit() would refuse for want of a place in the queue."""
+        return len(self._queue) >= self._max_queued
+
     def submit(self, key: Hashable, job: Job) -> bool:
         """Have ``job`` run some time; False: the queue is full, the pool stopped, or no thread is
         to be had. The key None stands for peers that cannot be told apart and has no limit.

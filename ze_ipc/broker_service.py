@@ -1,10 +1,14 @@
-"""One validated peer and its open, on a thread of its own: reply, manifest, objects, last word."""
+"""One validated peer and its open: reply, manifest, objects, last word.
+
+The reply goes out on the listener's thread, where it saves the peer a change of threads and never
+waits; the rest has a thread of its own.
+"""
 
 from __future__ import annotations
 
 import logging
-import socket
 import time
+from socket import MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, socket
 
 from ze_ipc.broker_messages import DeadlinePassed, receive_message, send_message
 from ze_ipc.broker_protocol import DONE_SIZE, Flag, Malformed, decode_done, encode_manifest
@@ -21,16 +25,27 @@ _SECONDS_AN_OBJECT = 0.001
 class Service:
     """Serves one open over one connection, which it owns; every wait ends at its deadline."""
 
-    def __init__(
-        self, sock: socket.socket, peer: Peer, registration: Registration, flags: Flag
-    ) -> None:
+    def __init__(self, sock: socket, peer: Peer, registration: Registration, flags: Flag) -> None:
         self.sock = sock
         self.peer = peer
         self.registration = registration
         self._flags = flags
+        served = registration.served
+        self._object_count = served.object_count
+        self._messages = encode_manifest(served.manifest_bytes, self._object_count)
+
+    def reply(self) -> bool:
+        """Send the first message without waiting; False when the peer has gone."""
+        try:
+            # A new connection has room for it.
+            self.sock.sendmsg(next(self._messages), (), MSG_DONTWAIT | MSG_NOSIGNAL)
+        except OSError as error:
+            _log.debug("%s did not wait for its answer: %s", self.peer, error)
+            return False
+        return True
 
     def run(self) -> bool:
-        """Whether the peer said at the end that it holds the range."""
+        """After reply(): the rest; whether the peer said at the end that it holds the range."""
         try:
             return self._serve() == 0
         except DeadlinePassed:
@@ -47,7 +62,7 @@ class Service:
     def interrupt(self) -> None:
         """End the connection from another thread, whatever waits on it."""
         try:
-            self.sock.shutdown(socket.SHUT_RDWR)
+            self.sock.shutdown(SHUT_RDWR)
         except OSError:
             _log.debug("the connection of %s had ended", self.peer)
 
@@ -60,13 +75,12 @@ class Service:
         return self.registration.generation
 
     def _serve(self) -> int:
-        served = self.registration.served
-        count = served.object_count
+        count = self._object_count
         deadline = time.monotonic() + _SECONDS + _SECONDS_AN_OBJECT * count
-        for buffers in encode_manifest(served.manifest_bytes, count):
+        for buffers in self._messages:
             send_message(self.sock, buffers, deadline)
         if count and not self._flags & Flag.SKIP_OBJECTS:
-            served.send_objects(self.sock.fileno(), deadline)
+            self.registration.served.send_objects(self.sock.fileno(), deadline)
         message = receive_message(self.sock, DONE_SIZE, deadline)
         if not message:
             raise EOFError
