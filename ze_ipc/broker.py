@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from socket import MSG_DONTWAIT, MSG_NOSIGNAL, socket
+from socket import socket
 
 from ze_ipc.broker_importers import Importer, ImporterTable
 from ze_ipc.broker_listener import Limits, Listener, refuse
@@ -25,7 +25,6 @@ from ze_ipc.broker_protocol import (
     Status,
     decode_request,
     doorbell_name,
-    encode_check,
 )
 from ze_ipc.broker_registry import Registry, Served
 from ze_ipc.broker_service import Service
@@ -221,21 +220,17 @@ class Broker:
         if isinstance(begun, Status):
             _log.info("refused generation %d to %s: %s", handle.generation, peer, begun.name)
             return refuse(sock, begun)
-        service = Service(sock, peer, begun, request.flags)
-        if check:
-            return self._answer_check(service)
-        return self._serve_soon(service)
-
-    def _answer_check(self, service: Service) -> None:
         try:
-            served = service.registration.served
-            answer = encode_check(len(served.manifest_bytes), served.object_count)
-            service.sock.send(answer, MSG_DONTWAIT | MSG_NOSIGNAL)
-        except OSError:
-            _log.debug("%s did not wait for its answer", service.peer)
-        finally:
+            service = Service(sock, peer, begun, request.flags)
+        except Exception:
+            _log.exception("generation %d fails to be served", handle.generation)
+            refuse(sock, Status.FAILED)
+            return self._registry.end(begun, refund=not check)
+        if check:
+            service.reply()
             service.close()
-            self._registry.end(service.registration)
+            return self._registry.end(begun)
+        return self._serve_soon(service)
 
     def _serve_soon(self, service: Service) -> None:
         with self._lock:
@@ -247,6 +242,9 @@ class Broker:
             self._registry.end(service.registration)
         elif self._pool.full:
             refuse(service.sock, Status.BUSY)
+            self._end(service, refund=True)
+        elif not service.has_fds():
+            refuse(service.sock, Status.NO_FDS)
             self._end(service, refund=True)
         elif not service.reply() or not self._pool.submit(service.peer.pid or None, service):
             self._end(service, refund=True)

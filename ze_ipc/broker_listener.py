@@ -122,6 +122,7 @@ class Listener:
             self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             # An importer that took this fd by number can see by its name that it is the right one.
             self._near.bind(doorbell_name)
+            self._far.setblocking(True)
             self._far.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self._listening.setblocking(False)
             self._selector.register(self._listening, selectors.EVENT_READ, self._accept)

@@ -1,7 +1,8 @@
 """One SOCK_SEQPACKET message to or from a unix socket, with a deadline; used by both sides.
 
 Sockets stay blocking and every call passes MSG_DONTWAIT instead: O_NONBLOCK belongs to the open
-file description, which the other side may share and change. Signals are handled and the call is
+file description, which the other side may share and change; and their Python objects must have no
+timeout, with which Python would wait in spite of the flag. Signals are handled and the call is
 repeated (PEP 475). Fds that come uninvited are discarded by the kernel, as no room is offered.
 """
 

@@ -59,9 +59,9 @@ class WorkerPool(Generic[Job]):
             if self._stopped or len(self._queue) >= self._max_queued:
                 return False
             self._queue.append((key, job))
-            if self._idle >= len(self._queue):
-                self._changed.notify()
-            elif len(self._threads) < self._max_threads:
+            # Idle threads may all have passed over what else is queued: wake one in any case.
+            self._changed.notify()
+            if self._idle < len(self._queue) and len(self._threads) < self._max_threads:
                 thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._threads.add(thread)
         return thread is None or self._start(thread, key, job)

@@ -83,6 +83,7 @@ class Status(IntEnum):
     BUSY = 7
     NO_FDS = 8
     CLOSING = 9
+    FAILED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ _ERRORS: dict[Status, tuple[type[ZeIpcError], str, str | None]] = {
         "the exporter is out of file descriptors",
         "raise RLIMIT_NOFILE (ulimit -n) of the exporting process",
     ),
+    Status.FAILED: (ExporterGone, "the exporter failed to serve it", "see the exporter's log"),
     Status.CLOSING: (ExporterGone, "the exporter is closing its device", None),
 }
 """Status → class, cause and hint (None: the class's own) of what the importer raises."""

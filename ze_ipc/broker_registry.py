@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 import secrets
 import threading
@@ -13,6 +14,8 @@ from typing import Protocol
 
 from ze_ipc.broker_protocol import Status
 from ze_ipc.policy import Peer, Policy, Verdict
+
+_log = logging.getLogger(__name__)
 
 SECRET_SIZE = 16
 """Bytes."""
@@ -129,7 +132,7 @@ class Registry:
             registration.opens -= refund
             retire = registration.revoked and not registration.services
         if retire:
-            registration.served.retired()
+            _retire(registration)
 
     def get(self, generation: int) -> Registration | None:
         """The registration of a generation that is not revoked."""
@@ -146,7 +149,7 @@ class Registry:
             self._uids += Counter()
             retire = not registration.services
         if retire:
-            registration.served.retired()
+            _retire(registration)
         return True
 
     def close(self) -> None:
@@ -156,3 +159,11 @@ class Registry:
             generations = list(self._table)
         for generation in generations:
             self.revoke(generation)
+
+
+def _retire(registration: Registration) -> None:
+    try:
+        registration.served.retired()
+    except Exception:
+        # Nobody waits for it, and the other exports must be retired too.
+        _log.exception("generation %d was not given back", registration.generation)

@@ -7,16 +7,30 @@ waits; the rest has a thread of its own.
 from __future__ import annotations
 
 import logging
+import os
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from socket import MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, socket
 
 from ze_ipc.broker_messages import DeadlinePassed, receive_message, send_message
-from ze_ipc.broker_protocol import DONE_SIZE, Flag, Malformed, decode_done, encode_manifest
+from ze_ipc.broker_protocol import (
+    DONE_SIZE,
+    Flag,
+    Malformed,
+    decode_done,
+    encode_check,
+    encode_manifest,
+)
 from ze_ipc.broker_registry import Registration
 from ze_ipc.errors import ZeIpcError
+from ze_ipc.fds import Fd
 from ze_ipc.policy import Peer
 
 _log = logging.getLogger(__name__)
+
+_FDS_NEEDED = 2
+"""At once, by a sender that is as sparing as it can be."""
 
 _SECONDS = 10.0
 _SECONDS_AN_OBJECT = 0.001
@@ -32,7 +46,24 @@ class Service:
         self._flags = flags
         served = registration.served
         self._object_count = served.object_count
-        self._messages = encode_manifest(served.manifest_bytes, self._object_count)
+        manifest = served.manifest_bytes
+        self._messages: Iterator[tuple[bytes | memoryview, ...]]
+        if flags & Flag.CHECK:
+            self._messages = iter([(encode_check(len(manifest), self._object_count),)])
+        else:
+            self._messages = encode_manifest(manifest, self._object_count)
+
+    def has_fds(self) -> bool:
+        """Whether fds are free to send objects by: better said now than found out in the stream."""
+        if not self._object_count or self._flags & Flag.SKIP_OBJECTS:
+            return True
+        with ExitStack() as probes:
+            try:
+                for _ in range(_FDS_NEEDED):
+                    probes.enter_context(Fd(os.dup(self.sock.fileno())))
+            except OSError:
+                return False
+        return True
 
     def reply(self) -> bool:
         """Send the first message without waiting; False when the peer has gone."""

@@ -67,6 +67,7 @@ def dial_by_pidfd(handle: HandleFields, deadline: float) -> socket.socket:
             raise error_of_os(error, "socketpair") from error
         with far:
             try:
+                near.setblocking(True)
                 _ring(doorbell, far, deadline)
             except BaseException as error:
                 near.close()
@@ -103,6 +104,7 @@ def _take_doorbell(pid: int, number: int) -> socket.socket:
                 f"fd {number} of process {pid} is not a doorbell", call=_CALL
             ) from error
         taken.detach()
+    doorbell.setblocking(True)
     return doorbell
 
 
