@@ -128,7 +128,11 @@ int bo_make_file_locked(struct bo *bo, int *keep_fd, int cloexec)
         .flags = bo->flags,
     };
     strncpy(attributes.profile, bo->dev->profile->name, sizeof(attributes.profile) - 1);
-    int fd = storage_create(&attributes, bo->size, cloexec, &bo->storage);
+    if (!bo->home)
+        bo->home = store_home(&bo->serial);
+    if (!bo->home)
+        return -ENOMEM;
+    int fd = storage_create(bo->home, bo->serial, &attributes, bo->size, cloexec, &bo->storage);
     if (fd < 0)
         return fd;
     struct stat st;
@@ -180,11 +184,4 @@ void bo_purge(struct bo *bo)
             errno = EIO; /* the old bytes stay readable: harmless, they were offered for loss only */
         close(fd);
     }
-}
-
-void bo_tables_free(struct device *dev)
-{
-    bo_table_free(dev->by_inode);
-    bo_table_free(dev->by_offset);
-    idr_destroy(&dev->flink_names);
 }

@@ -75,8 +75,3 @@ struct bo *bo_table_find(const struct bo_table *table, enum bo_table_kind kind, 
         bo = *next_of(kind, bo);
     return bo;
 }
-
-void bo_table_free(struct bo_table *table)
-{
-    free(table);
-}

@@ -11,4 +11,3 @@ enum bo_table_kind {
 int bo_table_add(struct bo_table **table, enum bo_table_kind kind, struct bo *bo);
 void bo_table_remove(struct bo_table *table, enum bo_table_kind kind, struct bo *bo);
 struct bo *bo_table_find(const struct bo_table *table, enum bo_table_kind kind, uint64_t key, uint64_t inode_dev);
-void bo_table_free(struct bo_table *table);

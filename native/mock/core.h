@@ -116,6 +116,7 @@ struct device {
     bool no_peer;
 
     struct drm_file *files; /* registry_lock; linked by next_file */
+    struct device *retired; /* registry_lock; list of those replaced by another configuration */
 
     pthread_mutex_t lock;
     struct bo_table *by_inode;  /* bo.c */
@@ -204,7 +205,9 @@ struct bo {
     struct device *dev; /* constant */
     struct vm *vm;      /* constant; private BOs: their VM (a reference), else NULL */
 
-    struct storage *storage;   /* store.c; NULL until the bytes exist */
+    struct store *home; /* store.c: where the bytes will be, and their number there */
+    uint64_t serial;
+    struct storage *storage;   /* NULL until the bytes exist */
     uint64_t inode_dev, inode; /* 0 until the file exists */
     struct bo *next_by_inode, *next_by_offset;
     uint64_t mmap_offset; /* 0: never asked for */

@@ -10,6 +10,7 @@
 
 pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct device *devices[XE_MOCK_MAX_DEVICES];
+static struct device *retired;
 static struct xe_mock_config configs[XE_MOCK_MAX_DEVICES];
 static bool denied_peers[XE_MOCK_MAX_DEVICES][XE_MOCK_MAX_DEVICES];
 
@@ -191,6 +192,11 @@ static bool same_config(const struct device *dev, const struct xe_mock_config *c
            config->no_peer == dev->no_peer;
 }
 
+static bool is_idle(const struct device *dev)
+{
+    return !dev->files && !dev->num_objects && !atomic_load(&dev->num_vms);
+}
+
 int xe_mock_configure(uint32_t index, const struct xe_mock_config *config)
 {
     if (index >= XE_MOCK_MAX_DEVICES || !profile_by_name(profile_name(config)))
@@ -202,12 +208,11 @@ int xe_mock_configure(uint32_t index, const struct xe_mock_config *config)
     if (!devices[index]) {
         configs[index] = *config;
         configs[index].profile = profile_by_name(profile_name(config))->name;
-    } else if (!devices[index]->files && !devices[index]->num_objects) {
-        /* Nobody has it open: it may become another. */
+    } else if (is_idle(devices[index])) {
+        /* Nobody has it open: it may become another. Threads may still be about to let go of the old one: it stays. */
         device_clear_faults(devices[index]);
-        pthread_mutex_destroy(&devices[index]->lock);
-        bo_tables_free(devices[index]);
-        free(devices[index]);
+        devices[index]->retired = retired;
+        retired = devices[index];
         devices[index] = NULL;
         configs[index] = *config;
         configs[index].profile = profile_by_name(profile_name(config))->name;

@@ -4,7 +4,6 @@
 
 extern pthread_mutex_t registry_lock;
 
-void bo_tables_free(struct device *dev);
 void bo_map_lock(void);
 void bo_map_unlock(void);
 void store_lock(void);

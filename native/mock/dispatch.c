@@ -1,6 +1,7 @@
 /* What every ioctl has in common: the order of the checks is that of the DRM core. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,6 +33,34 @@ const char *xe_mock_ioctl_name(uint32_t nr)
     return nr < XE_MOCK_MAX_IOCTLS ? ioctl_table[nr].name : NULL;
 }
 
+/* data has room for size bytes: the larger of the caller's argument and the row's. */
+static int call(struct drm_file *file, const struct ioctl_row *row, void *data, uint64_t user, uint32_t in_size,
+                uint32_t out_size, uint32_t size)
+{
+    if (copy_from_user(data, user, in_size))
+        return -EFAULT;
+    memset((char *)data + in_size, 0, size - in_size);
+    if (row->flags & IOCTL_ROOT && geteuid() != 0)
+        return -EACCES;
+    if (file->render && !(row->flags & IOCTL_RENDER))
+        return -EACCES;
+    int r = device_fault(file->dev, IOC_NR(row->request));
+    if (r == 0)
+        r = row->handler(file, data);
+    if (copy_to_user(user, data, out_size))
+        return -EFAULT;
+    return r;
+}
+
+static int call_large(struct drm_file *file, const struct ioctl_row *row, void *argument, uint32_t in_size,
+                      uint32_t out_size, uint32_t size)
+{
+    void *data = malloc(size);
+    int r = data ? call(file, row, data, (uint64_t)argument, in_size, out_size, size) : -ENOMEM;
+    free(data);
+    return r;
+}
+
 int drm_ioctl(struct drm_file *file, unsigned long request, void *argument)
 {
     uint32_t user = (uint32_t)request;
@@ -43,27 +72,13 @@ int drm_ioctl(struct drm_file *file, unsigned long request, void *argument)
         return -EINVAL;
     }
 
-    uint64_t data[LARGEST_ARGUMENT / 8];
     uint32_t user_size = IOC_SIZE(user), row_size = IOC_SIZE(row->request);
     uint32_t direction = user & row->request;
     uint32_t in_size = direction & IOC_IN ? user_size : 0;
     uint32_t out_size = direction & IOC_OUT ? user_size : 0;
-    if (in_size > row_size)
-        in_size = row_size;
-    if (out_size > row_size)
-        out_size = row_size;
-
-    if (copy_from_user(data, (uint64_t)argument, in_size))
-        return -EFAULT;
-    memset((char *)data + in_size, 0, row_size - in_size);
-    if (row->flags & IOCTL_ROOT && geteuid() != 0)
-        return -EACCES;
-    if (file->render && !(row->flags & IOCTL_RENDER))
-        return -EACCES;
-    int r = device_fault(file->dev, IOC_NR(user));
-    if (r == 0)
-        r = row->handler(file, data);
-    if (copy_to_user((uint64_t)argument, data, out_size))
-        return -EFAULT;
-    return r;
+    uint32_t size = user_size > row_size ? user_size : row_size;
+    if (size > LARGEST_ARGUMENT)
+        return call_large(file, row, argument, in_size, out_size, size);
+    uint64_t data[LARGEST_ARGUMENT / 8];
+    return call(file, row, data, (uint64_t)argument, in_size, out_size, size);
 }

@@ -128,7 +128,7 @@ int drm_set_client_name_ioctl(struct drm_file *file, void *data)
     if (copy_from_user(name, args->name, args->name_len))
         return -EFAULT;
     for (uint64_t i = 0; i < args->name_len; i++) {
-        if (name[i] < ' ' || name[i] > '~')
+        if (name[i] <= ' ' || name[i] > '~') /* that a space is refused, too, is a guess */
             return -EINVAL;
     }
     pthread_mutex_lock(&file->lock);

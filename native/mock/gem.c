@@ -5,6 +5,7 @@
 #include "core.h"
 #include "gem.h"
 #include "handlers.h"
+#include "store.h"
 
 #define CREATE_FLAGS                                                                                                   \
     (DRM_XE_GEM_CREATE_FLAG_DEFER_BACKING | DRM_XE_GEM_CREATE_FLAG_SCANOUT |                                           \
@@ -95,6 +96,7 @@ int gem_create_ioctl(struct drm_file *file, void *data)
     bo->flags = args->flags;
     bo->caching = args->cpu_caching;
     bo->vm = vm;
+    bo->home = store_home(&bo->serial);
     bo->region = args->placement >> REGION_VRAM & 1 ? REGION_VRAM : REGION_SYSTEM;
 
     pthread_mutex_lock(&dev->lock);

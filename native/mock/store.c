@@ -40,8 +40,9 @@ void store_fork_child(void)
     current = NULL;
 }
 
-static struct store *store_get(void)
+struct store *store_home(uint64_t *serial)
 {
+    *serial = atomic_fetch_add(&last_serial, 1);
     pthread_mutex_lock(&lock);
     if (!current)
         current = store_dir_open();
@@ -56,12 +57,11 @@ static void __attribute__((destructor)) store_at_exit(void)
         store_dir_remove(current);
 }
 
-static struct storage *storage_new(struct store *store, const struct store_attributes *a)
+static struct storage *storage_new(struct store *store, uint64_t serial, const struct store_attributes *a)
 {
     char name[96];
-    unsigned long long serial = atomic_fetch_add(&last_serial, 1);
     int length = snprintf(name, sizeof(name), "xe-bo.%u.%s.%x.%u.%x.%llx", a->device, a->profile, a->placement,
-                          a->caching, a->flags, serial);
+                          a->caching, a->flags, (unsigned long long)serial);
     struct storage *storage = malloc(sizeof(*storage) + (size_t)length + 1);
     if (!storage)
         return NULL;
@@ -71,21 +71,17 @@ static struct storage *storage_new(struct store *store, const struct store_attri
     return storage;
 }
 
-int storage_create(const struct store_attributes *attributes, uint64_t size, int cloexec, struct storage **out)
+int storage_create(struct store *home, uint64_t serial, const struct store_attributes *attributes, uint64_t size,
+                   int cloexec, struct storage **out)
 {
-    struct store *store = store_get();
-    if (!store)
-        return -errno;
-    struct storage *storage = storage_new(store, attributes);
+    struct storage *storage = storage_new(home, serial, attributes);
     if (!storage)
         return -ENOMEM;
-    int fd = openat(store->fd, storage->name, O_CREAT | O_EXCL | O_RDWR | cloexec, 0600);
+    int fd = openat(home->fd, storage->name, O_CREAT | O_RDWR | cloexec, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)size)) {
         int error = errno;
-        if (fd >= 0) {
+        if (fd >= 0)
             close(fd);
-            unlinkat(store->fd, storage->name, 0);
-        }
         free(storage);
         return -error;
     }
@@ -95,8 +91,9 @@ int storage_create(const struct store_attributes *attributes, uint64_t size, int
 
 int storage_adopt(int fd, const struct store_attributes *attributes, bool ours, struct storage **out)
 {
-    struct store *store = ours ? store_get() : NULL;
-    struct storage *storage = storage_new(store, attributes);
+    uint64_t serial = 0;
+    struct store *store = ours ? store_home(&serial) : NULL;
+    struct storage *storage = storage_new(store, serial, attributes);
     if (!storage)
         return -ENOMEM;
     if (store) {

@@ -19,9 +19,15 @@ struct store_attributes {
 };
 
 struct storage;
+struct store;
 
-/* A new sparse file. Returns a descriptor on it, O_RDWR, with *storage; -errno. cloexec: O_CLOEXEC or 0. */
-int storage_create(const struct store_attributes *attributes, uint64_t size, int cloexec, struct storage **storage);
+/* The directory of this process, made at the first call, and a number for a file in it. A forked child that shares an
+   object whose file does not exist yet makes, or finds, the very same file. NULL: there can be no directory. */
+struct store *store_home(uint64_t *serial);
+/* The file of that number, sparse and zeroed if it is new. Returns a descriptor on it, O_RDWR, with *storage; -errno.
+   cloexec: O_CLOEXEC or 0. */
+int storage_create(struct store *home, uint64_t serial, const struct store_attributes *attributes, uint64_t size,
+                   int cloexec, struct storage **storage);
 /* Keeps the file behind a descriptor that stays the caller's. ours: as storage_identify said. 0 or -errno. */
 int storage_adopt(int fd, const struct store_attributes *attributes, bool ours, struct storage **storage);
 /* A new descriptor; flags: O_RDWR or O_RDONLY, O_CLOEXEC. -errno. */
