@@ -145,7 +145,7 @@ static int mock_open(const char *path, int flags)
     return fd < 0 ? failed(-fd) : fd;
 }
 
-static int mock_close(int fd)
+int xe_mock_close(int fd)
 {
     lock_nodes();
     struct drm_file *file = fd >= 0 && fd < num_nodes ? nodes[fd].file : NULL;
@@ -154,7 +154,13 @@ static int mock_close(int fd)
     unlock_nodes();
     if (file)
         drm_file_put(file);
-    return close(fd);
+    return close(fd) ? -errno : 0;
+}
+
+static int mock_close(int fd)
+{
+    int r = xe_mock_close(fd);
+    return r < 0 ? failed(-r) : 0;
 }
 
 int xe_mock_ioctl(int fd, unsigned long request, void *argument)

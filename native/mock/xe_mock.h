@@ -42,6 +42,8 @@ int xe_mock_open(uint32_t index, bool card, int flags);
 const struct xe_ops *xe_mock_ops(void);
 /* The ioctl of xe_mock_ops(), but 0 (or more) or -errno. */
 int xe_mock_ioctl(int fd, unsigned long request, void *argument);
+/* Its close; 0 or -errno. */
+int xe_mock_close(int fd);
 
 /* Fault plan: the nth call from now (1 is the next; 0: every call) of the ioctl with this number (only its low byte
    counts) on device index is delayed by delay_us microseconds and, if error is not 0, fails with it before its handler
