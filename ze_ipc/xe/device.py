@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from array import array
 from typing import Any
 
 from ze_ipc._xe import ffi, lib
-from ze_ipc.errors import Closed, ForkedProcess
+from ze_ipc.errors import AccessDenied, Closed, DeviceNotVisible, ForkedProcess, ZeIpcError
 from ze_ipc.xe.errors import kernel_error
 
 
@@ -22,7 +23,7 @@ class Device:
         error = ffi.new("int *")
         pointer = lib.xe_device_open(ops, path.encode(), error)
         if pointer == ffi.NULL:
-            raise kernel_error(error[0], "open", path=path)
+            raise _open_error(-error[0], path)
         self.path = path
         self._pointer = pointer
         self._pid = os.getpid()
@@ -78,6 +79,18 @@ class Device:
             now = self._users == 0 and os.getpid() == self._pid
         if now:
             lib.xe_device_close(self._pointer)
+
+
+def _open_error(number: int, path: str) -> ZeIpcError:
+    if number in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
+        return DeviceNotVisible(
+            "there is no such device", call="open", path=path, errno=number, hint=""
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return AccessDenied(
+            errno=number, call="open", path=path, hint="join the group that owns it (render)"
+        )
+    return kernel_error(-number, "open", path=path)
 
 
 def u64(column: array[int]) -> Any:
