@@ -217,13 +217,17 @@ def test_memory_beyond_a_small_bar_is_not_touched(
         sender.start()
         got = backend.receive_objects(right.fileno(), array("Q", [PAGE]), soon())
         sender.join()
-        monkeypatch.setattr(backend, "_small_bar", True)
+        monkeypatch.setattr(backend._objects, "small_bar", True)
         columns = got, array("Q", [0]), array("Q", [PAGE])
         with pytest.raises(BufferError, match="BAR"):
             backend.cpu_map(*columns, False)
         with pytest.raises(cpu.NotCpuVisible):
             cpu.cpu_copy(
-                backend._device, *columns, memoryview(bytearray(PAGE)), False, backend._refuse
+                backend._device,
+                *columns,
+                memoryview(bytearray(PAGE)),
+                False,
+                backend._objects.untouchable,
             )
         backend.release_objects(got)
         other.release_objects(theirs)

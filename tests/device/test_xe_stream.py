@@ -173,8 +173,18 @@ def test_eight_importers_at_once(backend: XeBackend) -> None:
 # ---- what goes wrong ----
 
 
-def open_fds() -> set[int]:
-    return {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
+def lowest_free_fd() -> int:
+    fd = os.open("/dev/null", os.O_RDONLY)
+    os.close(fd)
+    return fd
+
+
+@contextlib.contextmanager
+def fd_limit(soft: int) -> Iterator[None]:
+    old, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (old, hard))
 
 
 def batch(first: int, count: int, fds: list[int], zero: int = 0) -> tuple[bytes, list[int]]:
@@ -273,32 +283,24 @@ def test_descriptors_that_the_kernel_had_to_drop_are_an_error(
 ) -> None:
     with Path("/dev/null").open("rb") as null:
         send_raw(pair[1], batch(0, 200, [null.fileno()] * 200))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(fd for fd in open_fds() if fd < 600)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
-    try:
-        with pytest.raises(FdLimit) as caught:
-            backend.receive_objects(pair[0].fileno(), array("Q", [PAGE] * 200), soon())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert caught.value.soft == highest + 20
+    limit = lowest_free_fd() + 20
+    with fd_limit(limit), pytest.raises(FdLimit) as caught:
+        backend.receive_objects(pair[0].fileno(), array("Q", [PAGE] * 200), soon())
+    assert caught.value.soft == limit
 
 
 def test_no_descriptor_at_all_is_said_before_anything_is_touched(
     backend: XeBackend, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     objects = backend.create_objects(PAGE, "host", 2)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = min(set(range(1024)) - open_fds())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    try:
-        with pytest.raises(FdLimit):
-            backend.receive_objects(pair[0].fileno(), array("Q", [PAGE]), soon())
-        pair[1].send(struct.pack("<QII", 0, 253, 0))
-        with pytest.raises(FdLimit):
-            backend.send_objects(pair[0].fileno(), objects, soon())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with fd_limit(lowest_free_fd()), pytest.raises(FdLimit):
+        backend.receive_objects(pair[0].fileno(), array("Q", [PAGE]), soon())
+    pair[1].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        pair[1].recv(64)
+    pair[1].send(struct.pack("<QII", 0, 253, 0))
+    with fd_limit(lowest_free_fd()), pytest.raises(FdLimit):
+        backend.send_objects(pair[0].fileno(), objects, soon())
     backend.release_objects(objects)
 
 

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import time
 import warnings
 from array import array
 from typing import Literal
 
-from ze_ipc._xe import ffi, lib
 from ze_ipc.backend import DeviceInfo, Placement, UsmKind
 from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
 from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.copy import CopyEngine, commands_of
 from ze_ipc.xe.cpu import NotCpuVisible, XeCpuMapping, cpu_copy, cpu_map
-from ze_ipc.xe.device import Device, u64
-from ze_ipc.xe.errors import kernel_error
+from ze_ipc.xe.device import Device
 from ze_ipc.xe.names import device_name
+from ze_ipc.xe.objects import Objects
 from ze_ipc.xe.pat import pat_of, platform
-from ze_ipc.xe.query import MemoryRegion, query
+from ze_ipc.xe.query import query
 from ze_ipc.xe.staging import stage
 from ze_ipc.xe.stream import receive_objects, send_objects
 from ze_ipc.xe.va import VaHeap
 
-_CREATE = "DRM_IOCTL_XE_GEM_CREATE"
 _VA_BITS = 47
 """Addresses stay in the lower half of the CPU's address space: they are canonical everywhere."""
 _VA_START = 1 << 21
@@ -49,7 +46,8 @@ class XeBackend:
             self._space = AddressSpace(device, pat_of(graphics))
             self._heap = VaHeap(_VA_START, 1 << min(facts.va_bits, _VA_BITS))
             commands = commands_of(facts, graphics)
-            self._copies = CopyEngine(device, self._space, self, facts, commands)
+            self._objects = Objects(device, facts)
+            self._copies = CopyEngine(self._objects, self._heap, self._space, commands)
             vram = facts.vram
             self.info = DeviceInfo(
                 name=device_name(facts.device_id) + (" (mock)" if is_mock else ""),
@@ -61,110 +59,34 @@ class XeBackend:
                 va_bits=facts.va_bits,
                 device_memory=vram.total_size if vram else 0,
             )
-            self._small_bar = vram is not None and vram.cpu_visible_size < vram.total_size
             undo.pop_all()
 
     # ---- objects ----
 
     def create_object(self, size: int, placement: Placement) -> int:
         """A new physical memory object with one reference."""
-        return self.create_objects(size, placement, 1)[0]
+        return self._objects.create(size, placement, 1)[0]
 
     def create_objects(self, size: int, placement: Placement, count: int) -> array[int]:
         """``count`` objects of ``size`` bytes each, in one C call; all or nothing."""
-        if size <= 0:
-            raise InvalidSize("an object must have bytes", size=size)
-        if size % self._facts.page_size:
-            raise UnsupportedAlignment(
-                "the size of an object is a multiple of the page size",
-                size=size,
-                page_size=self._facts.page_size,
-            )
-        objects = array("Q", bytes(8 * count))
-        vram = self._facts.vram
-        region = vram if placement == "device" and vram else self._facts.system
-        if region is vram and self._small_bar:
-            # With a small BAR the CPU reaches only part of the memory. First ask for a place there;
-            # when that part is full, rather have an object that only the GPU reaches than none.
-            visible = lib.DRM_XE_GEM_CREATE_FLAG_NEEDS_VISIBLE_VRAM
-            rc, made = self._create(objects, 0, size, region, visible, 0)
-            if rc in (-errno.ENOSPC, -errno.ENOMEM):
-                rc, made = self._create(objects, made, size, region, 0, lib.XE_HANDLE_INVISIBLE)
-        else:
-            rc, made = self._create(objects, 0, size, region, 0, 0)
-        if rc < 0:
-            self.release_objects(objects[:made])
-            raise kernel_error(
-                rc, _CREATE, on_device=region.is_vram, size=size, placement=placement
-            )
-        return objects
-
-    def _create(
-        self,
-        objects: array[int],
-        made: int,
-        size: int,
-        region: MemoryRegion,
-        flags: int,
-        handle_flags: int,
-    ) -> tuple[int, int]:
-        """(0 or -errno, objects made); goes on from ``made``."""
-        # Memory that may be in VRAM must be write-combined for the CPU; system memory is cached,
-        # which every mapping of ours is coherent with (pat.py).
-        caching = lib.DRM_XE_GEM_CPU_CACHING_WC if region.is_vram else lib.DRM_XE_GEM_CPU_CACHING_WB
-        done = ffi.new("uint64_t *", made)
-        column = u64(objects)
-        rc = -errno.EINTR
-        with self._device as pointer:
-            try:
-                while rc == -errno.EINTR:
-                    rc = lib.xe_objects_create(
-                        pointer,
-                        size,
-                        region.placement,
-                        flags,
-                        caching,
-                        handle_flags,
-                        column,
-                        len(objects),
-                        done,
-                    )
-            except BaseException:
-                lib.xe_objects_release(pointer, column, done[0], ffi.new("uint64_t *"))
-                raise
-        return rc, int(done[0])
+        return self._objects.create(size, placement, count)
 
     def retain_objects(self, objects: array[int]) -> None:
         """One more reference for every entry; all or nothing."""
-        done = ffi.new("uint64_t *")
-        with self._device as pointer:
-            rc = lib.xe_objects_retain(pointer, u64(objects), len(objects), done)
-        if rc < 0:
-            raise kernel_error(rc, "retain_objects", object_index=done[0])
+        self._objects.retain(objects)
 
     def release_objects(self, objects: array[int]) -> None:
         """One reference less for every entry; goes through to the end whatever fails."""
-        done = ffi.new("uint64_t *")
-        with self._device as pointer:
-            rc = lib.xe_objects_release(pointer, u64(objects), len(objects), done)
-        if rc < 0:
-            raise kernel_error(rc, "DRM_IOCTL_GEM_CLOSE", object_index=done[0])
+        self._objects.release(objects)
 
     def object_sizes(self, objects: array[int]) -> array[int]:
         """The size of every object, in bytes; objects must be held."""
-        sizes = array("Q", bytes(8 * len(objects)))
-        done = ffi.new("uint64_t *")
-        with self._device as pointer:
-            rc = lib.xe_objects_sizes(pointer, u64(objects), len(objects), u64(sizes), done)
-        if rc < 0:
-            raise kernel_error(rc, "object_sizes", object_index=done[0])
-        return sizes
+        return self._objects.sizes(objects)
 
     @property
     def live_objects(self) -> int:
         """How many distinct objects have references."""
-        with self._device as pointer:
-            return int(lib.xe_handles_live(pointer))
+        return self._objects.live
 
     # ---- addresses and mappings ----
 
@@ -263,26 +185,18 @@ class XeBackend:
 
     # ---- bytes ----
 
-    @property
-    def _refuse(self) -> int:
-        """Flags of objects that the CPU must not touch: a fault beyond a small BAR is SIGBUS, and
-        of an import nobody knows where it lies.
-        """
-        unknown = lib.XE_HANDLE_IMPORTED if self._small_bar else 0
-        return int(lib.XE_HANDLE_INVISIBLE | unknown)
-
     def cpu_map(
         self, objects: array[int], offsets: array[int], sizes: array[int], writable: bool
     ) -> XeCpuMapping:
         """A zero-copy CPU view of extents back to back, or BufferError that says why not."""
-        return cpu_map(self._device, objects, offsets, sizes, writable, self._refuse)
+        return cpu_map(self._device, objects, offsets, sizes, writable, self._objects.untouchable)
 
     def read_extents(
         self, objects: array[int], offsets: array[int], sizes: array[int], into: memoryview
     ) -> None:
         """Copy the extents' bytes into a buffer of exactly their total size."""
         try:
-            cpu_copy(self._device, objects, offsets, sizes, into, False, self._refuse)
+            cpu_copy(self._device, objects, offsets, sizes, into, False, self._objects.untouchable)
         except NotCpuVisible:
             stage(self, objects, offsets, sizes, into, write=False)
 
@@ -291,7 +205,7 @@ class XeBackend:
     ) -> None:
         """Copy a buffer of exactly the extents' total size into them."""
         try:
-            cpu_copy(self._device, objects, offsets, sizes, data, True, self._refuse)
+            cpu_copy(self._device, objects, offsets, sizes, data, True, self._objects.untouchable)
         except NotCpuVisible:
             stage(self, objects, offsets, sizes, data, write=True)
 

@@ -8,14 +8,15 @@ import mmap
 import threading
 from array import array
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from ze_ipc._xe import ffi, lib
 from ze_ipc.errors import DeviceLost, InvalidArgument, UnsupportedFeature, ZeIpcError
 from ze_ipc.xe.bind import AddressSpace
-from ze_ipc.xe.device import Device, nanoseconds
+from ze_ipc.xe.device import nanoseconds
 from ze_ipc.xe.errors import kernel_error
+from ze_ipc.xe.objects import Objects
 from ze_ipc.xe.query import Engine, Facts
+from ze_ipc.xe.va import VaHeap
 
 AREA = 64 << 10
 """Bytes of the object that holds a batch and its fence."""
@@ -54,15 +55,6 @@ def commands_of(facts: Facts, graphics: tuple[int, int]) -> Commands:
     )
 
 
-class Memory(Protocol):
-    """What the engine needs of its backend to have a batch: memory that both sides see."""
-
-    def create_object(self, size: int, placement: Any) -> int: ...
-    def release_objects(self, objects: array[int]) -> None: ...
-    def reserve(self, size: int, address: int | None, alignment: int, phase: int) -> int: ...
-    def unreserve(self, address: int, size: int) -> None: ...
-
-
 @dataclass(slots=True)
 class _Area:
     """A batch and its fence: one object, mapped for both sides."""
@@ -79,14 +71,15 @@ class CopyEngine:
     """One queue on one copy engine; calls from several threads take turns."""
 
     def __init__(
-        self, device: Device, space: AddressSpace, memory: Memory, facts: Facts, commands: Commands
+        self, objects: Objects, heap: VaHeap, space: AddressSpace, commands: Commands
     ) -> None:
-        self._device = device
+        self._objects = objects
+        self._device = objects.device
+        self._heap = heap
         self._space = space
-        self._memory = memory
         self._commands = commands
-        self._engine = _copy_engine(facts)
-        self._page_size = facts.page_size
+        self._engine = _copy_engine(objects.facts)
+        self._page_size = objects.facts.page_size
         self._lock = threading.Lock()
         self._area: _Area | None = None
 
@@ -202,11 +195,11 @@ class CopyEngine:
     def _new_area(self, deadline: float) -> _Area:
         with contextlib.ExitStack() as undo:
             size = max(AREA, self._page_size)
-            obj = self._memory.create_object(size, "host")
-            column = array("Q", [obj])
-            undo.callback(self._memory.release_objects, column)
-            gpu = self._memory.reserve(size, None, self._page_size, 0)
-            undo.callback(self._memory.unreserve, gpu, size)
+            column = self._objects.create(size, "host", 1)
+            obj = column[0]
+            undo.callback(self._objects.release, column)
+            gpu = self._heap.reserve(size, self._page_size)
+            undo.callback(self._heap.release, gpu, size)
             self._space.map(
                 gpu, column, array("Q", [0]), array("Q", [size]), array("B", [0]), deadline
             )
@@ -266,7 +259,7 @@ class CopyEngine:
         size = max(AREA, self._page_size)
         lib.xe_cpu_unmap(area.cpu, size)
         with contextlib.suppress(ZeIpcError):
-            self._memory.release_objects(array("Q", [area.obj]))
+            self._objects.release(array("Q", [area.obj]))
 
 
 def _copy_engine(facts: Facts) -> Engine | None:
