@@ -8,7 +8,7 @@ import gc
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,9 +19,8 @@ PAGE = 4096
 
 
 @pytest.fixture
-def device() -> Iterator[ze_ipc.Device]:
-    with ze_ipc.open_device("mock") as opened:
-        yield opened
+def device(xe_mock: ze_ipc.Device) -> ze_ipc.Device:
+    return xe_mock
 
 
 def one_page(device: ze_ipc.Device) -> ze_ipc.Reservation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,9 +14,8 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def device() -> Iterator[ze_ipc.Device]:
-    with ze_ipc.open_device("mock") as opened:
-        yield opened
+def device(xe_mock: ze_ipc.Device) -> ze_ipc.Device:
+    return xe_mock
 
 
 def fill(device: ze_ipc.Device, ptr: int, size: int, seed: int = 1) -> bytes:

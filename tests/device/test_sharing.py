@@ -10,15 +10,14 @@ import pytest
 
 import ze_ipc
 from helpers import ranges
-from helpers.peer import Peer
+from ze_ipc.peer_process import Peer
 
 PAGE = 4096
 
 
 @pytest.fixture
-def device() -> Iterator[ze_ipc.Device]:
-    with ze_ipc.open_device("mock") as opened:
-        yield opened
+def device(xe_mock: ze_ipc.Device) -> ze_ipc.Device:
+    return xe_mock
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import resource
 from typing import Any
 
 import ze_ipc
-from helpers.peer import State
+from ze_ipc.peer_process import State
 
 
 def limit_fds(state: State, number: int) -> None:
