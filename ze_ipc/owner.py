@@ -30,6 +30,10 @@ class Abandoned:
     def append(self, owner: Owner) -> None:
         self._queue.append(owner)
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._queue)
+
     def close_all(self) -> None:
         """Close what was abandoned until now."""
         while self._queue:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +98,10 @@ def test_exporter_killed_before_the_open(device: ze_ipc.Device) -> None:
     check = device.can_open(raw)
     assert not check
     assert isinstance(check.error, ze_ipc.ExporterGone)
+    # the next exporter clears the dead one's socket away
+    reservation, _ = make_range(device, [PAGE])
+    with reservation, device.get_ipc_handle(reservation.ptr, PAGE):
+        assert len(list(Path(os.environ["ZE_IPC_DIR"]).glob("*.sock"))) == 1
 
 
 def test_put_elsewhere_is_revoked_here(device: ze_ipc.Device, peer: Peer) -> None:

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from ze_ipc.cli.demo_pattern import Pattern
+from ze_ipc.errors import ZeIpcError
 from ze_ipc.open_device import open_device
 
 
@@ -42,7 +43,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Entry of the process."""
-    json.dump(run(json.load(sys.stdin)), sys.stdout)
+    try:
+        json.dump(run(json.load(sys.stdin)), sys.stdout)
+    except ZeIpcError as error:
+        sys.exit(f"ze-ipc: in the importing process: {type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

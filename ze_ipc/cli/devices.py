@@ -8,7 +8,6 @@ import uuid
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from ze_ipc.cli import arguments as types
 from ze_ipc.errors import ZeIpcError
@@ -44,20 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"devices": rows, "problems": problems}))
         return 0 if rows else 1
-    console = Console(highlight=False)
-    table = Table("backend", "name", "PCI address", "node", "memory", "page", "UUID", box=None)
+    console = Console(highlight=False, soft_wrap=True)
     for row in rows:
-        memory = f"{row['memory'] / (1 << 30):,.1f} GiB" if row["memory"] else "shared"
-        table.add_row(
-            "mock" if row["mock"] else row["backend"],
-            row["name"],
-            row["pci_address"],
-            row["render_node"],
-            memory,
-            f"{row['page_size'] >> 10} KiB",
-            row["uuid"],
+        memory = f"{row['memory'] / (1 << 30):,.1f} GiB" if row["memory"] else "system memory"
+        console.print(f"[bold]{row['name']}[/]")
+        console.print(
+            f"  {'mock' if row['mock'] else row['backend']}  {row['pci_address']}"
+            f"  {row['render_node']}  {memory}, pages of {row['page_size'] >> 10} KiB"
         )
-    console.print(table)
+        console.print(f"  uuid {row['uuid']}")
     for problem in problems:
         console.print(f"[dim]{problem}[/]")
     return 0 if rows else 1
