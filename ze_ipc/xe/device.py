@@ -84,7 +84,11 @@ class Device:
 def _open_error(number: int, path: str) -> ZeIpcError:
     if number in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
         return DeviceNotVisible(
-            "there is no such device", call="open", path=path, errno=number, hint=""
+            "there is no such device",
+            call="open",
+            path=path,
+            errno=number,
+            hint="choose one of those that ze-ipc devices lists",
         )
     if number in (errno.EACCES, errno.EPERM):
         return AccessDenied(
