@@ -11,6 +11,17 @@
 
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* A child that was forked while another thread streamed may open a device of its own. */
+static void unlock_in_child(void)
+{
+    fds_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, unlock_in_child);
+}
+
 int xe_objects_create(struct xe_device *device, uint64_t size, uint32_t placement, uint32_t flags, uint16_t cpu_caching,
                       uint32_t handle_flags, uint64_t *handles, uint64_t count, uint64_t *done)
 {

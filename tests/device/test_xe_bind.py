@@ -7,6 +7,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from ze_ipc._mock import lib as mock
 from ze_ipc._xe import lib
 from ze_ipc.errors import (
     DeviceLost,
+    InvalidArgument,
     KernelError,
     OpenTimeout,
     OutOfDeviceMemory,
@@ -262,6 +264,42 @@ def test_a_deadline_that_has_passed_still_takes_a_bind_that_is_done(
         assert mappings() == 0
     else:
         assert mappings() == 2
+
+
+def test_addresses_that_a_given_up_bind_may_still_take_are_not_handed_out_again(
+    backend: XeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mock's binds are never that late: what a kernel would say is put into its mouth."""
+    block = Range(backend, 2)
+    monkeypatch.setattr(backend._space, "_map", lambda *_: (-errno.ETIME, True))
+    monkeypatch.setattr(backend._space, "_unmap", lambda *_: -errno.EBUSY)
+    with pytest.raises(OpenTimeout) as caught:
+        block.map()
+    assert isinstance(caught.value.__cause__, KernelError)
+    block.give_back()
+    with pytest.raises(InvalidArgument):
+        backend.reserve(PAGE, block.address, PAGE, 0)
+    assert backend.reserve(PAGE, None, PAGE, 0) >= block.address + 2 * PAGE
+
+
+def test_an_interrupt_in_the_middle_of_a_bind_undoes_it(
+    backend: XeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = Range(backend, 4)
+    whole = backend._space._map
+    calls = iter([-errno.ENOBUFS, 0])
+
+    def interrupted(*args: Any) -> tuple[int, bool]:
+        rc = next(calls, None)
+        if rc is None:
+            raise KeyboardInterrupt
+        return whole(*args) if rc == 0 else (rc, False)
+
+    monkeypatch.setattr(backend._space, "_map", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        block.map()
+    assert mappings() == 0
+    block.give_back()
 
 
 def test_binds_from_many_threads(backend: XeBackend) -> None:
