@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "sync_file.h"
 
 struct node {
     struct drm_file *file;
@@ -173,6 +174,8 @@ int xe_mock_ioctl(int fd, unsigned long request, void *argument)
     }
     if (dma_buf_is_ours(fd))
         return dma_buf_ioctl(fd, request, argument);
+    if ((request >> 8 & 0xff) == SYNC_IOC_MAGIC && sync_file_is(fd))
+        return sync_file_ioctl(fd, request, argument);
     int r = ioctl(fd, request, argument);
     return r < 0 ? -errno : r;
 }

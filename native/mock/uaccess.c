@@ -15,9 +15,10 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+/* The first page is never mapped, and the probes below would take NULL for "no argument". */
 static bool in_user_space(uint64_t address, uint64_t size)
 {
-    return address < USER_END && size <= USER_END - address;
+    return address >= PAGE && address < USER_END && size <= USER_END - address;
 }
 
 /* rt_sigprocmask reads its set before it looks at the (invalid) command: EFAULT or EINVAL, and nothing else happens. A
