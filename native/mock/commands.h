@@ -21,7 +21,7 @@ command_execute command_skip;
 
 /* commands_flow.c */
 command_execute command_batch_start, command_batch_end, command_conditional_end, command_semaphore_wait,
-    command_predicate, command_set_predicate, command_mem_fence;
+    command_predicate, command_set_predicate, command_mem_fence, command_user_interrupt;
 /* commands_register.c */
 command_execute command_load_register_imm, command_load_register_mem, command_load_register_reg,
     command_store_register_mem, command_math;

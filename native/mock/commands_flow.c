@@ -205,3 +205,10 @@ void command_mem_fence(struct streamer *streamer, const uint32_t *dword, unsigne
     if (dword[0] >> 17 & 0x3f)
         streamer_refuse(streamer, "unknown extended MI command 0x%08x", dword[0]);
 }
+
+void command_user_interrupt(struct streamer *streamer, const uint32_t *dword, unsigned count)
+{
+    (void)dword;
+    (void)count;
+    streamer_interrupt(streamer);
+}

@@ -9,6 +9,7 @@ enum {
     ATOMIC_INLINE_DWORDS = 11,
     ATOMIC_QWORD = 0x20,
     POST_SYNC_SHIFT = 14,
+    NOTIFY = 1 << 8,
     POST_SYNC_INDEX = 1 << 21, /* to the status page, which no program can see */
     PIPE_CONTROL_REGISTER = 1 << 23,
     HZ_OP_ENABLES = 0x7c000000 | 1u << 25,
@@ -151,19 +152,22 @@ static void post_sync(struct streamer *streamer, enum post_sync operation, uint6
         return;
     case POST_SYNC_IMMEDIATE:
         streamer_store(streamer, address, size, immediate);
-        return;
+        break;
     case POST_SYNC_DEPTH_COUNT: /* nothing is ever drawn */
         streamer_store(streamer, address, 8, 0);
-        return;
+        break;
     case POST_SYNC_TIMESTAMP:
         streamer_store(streamer, address, 8, streamer_ticks());
-        return;
+        break;
     }
+    streamer_interrupt(streamer);
 }
 
 void command_flush_dw(struct streamer *streamer, const uint32_t *dword, unsigned count)
 {
     enum post_sync operation = dword[0] >> POST_SYNC_SHIFT & 3;
+    if (dword[0] & NOTIFY)
+        streamer_interrupt(streamer);
     if (operation == POST_SYNC_NONE || dword[0] & POST_SYNC_INDEX)
         return;
     if (operation == POST_SYNC_DEPTH_COUNT || count < 4) {
@@ -183,6 +187,8 @@ void command_pipe_control(struct streamer *streamer, const uint32_t *dword, unsi
         streamer_register_write(streamer, dword[2] & 0x7ffffc, false, dword[4]);
         return;
     }
+    if (dword[1] & NOTIFY)
+        streamer_interrupt(streamer);
     if (operation == POST_SYNC_NONE || dword[1] & POST_SYNC_INDEX)
         return;
     if (count < 6) {

@@ -10,7 +10,7 @@
 static const struct command mi_commands[64] = {
     [0x00] = {.name = "MI_NOOP", .minimum = 1, .execute = command_skip},
     [0x01] = {.name = "MI_SET_PREDICATE", .minimum = 1, .execute = command_set_predicate},
-    [0x02] = {.name = "MI_USER_INTERRUPT", .minimum = 1, .execute = command_skip},
+    [0x02] = {.name = "MI_USER_INTERRUPT", .minimum = 1, .execute = command_user_interrupt},
     [0x03] = {.name = "MI_WAIT_FOR_EVENT", .minimum = 1},
     [0x05] = {.name = "MI_ARB_CHECK", .minimum = 1, .execute = command_skip},
     [0x06] = {.name = "MI_RS_CONTROL", .minimum = 1, .execute = command_skip},

@@ -1,5 +1,6 @@
 /* The table of ioctls: what is not here does not exist. */
 #include "core.h"
+#include "exec_handlers.h"
 #include "handlers.h"
 
 #define ROW(name, row_flags, row_handler) [DRM_IOCTL_##name & 0xff] = {DRM_IOCTL_##name, row_flags, row_handler, #name}
@@ -27,6 +28,18 @@ const struct ioctl_row ioctl_table[XE_MOCK_MAX_IOCTLS] = {
     ROW(MODE_DESTROY_DUMB, 0, drm_no_kms_ioctl),
     ROW(SET_CLIENT_NAME, IOCTL_RENDER, drm_set_client_name_ioctl),
     ROW(GEM_CHANGE_HANDLE, IOCTL_RENDER, gem_change_handle_ioctl),
+    ROW(SYNCOBJ_CREATE, IOCTL_RENDER, syncobj_create_ioctl),
+    ROW(SYNCOBJ_DESTROY, IOCTL_RENDER, syncobj_destroy_ioctl),
+    ROW(SYNCOBJ_HANDLE_TO_FD, IOCTL_RENDER, syncobj_handle_to_fd_ioctl),
+    ROW(SYNCOBJ_FD_TO_HANDLE, IOCTL_RENDER, syncobj_fd_to_handle_ioctl),
+    ROW(SYNCOBJ_WAIT, IOCTL_RENDER, syncobj_wait_ioctl),
+    ROW(SYNCOBJ_RESET, IOCTL_RENDER, syncobj_reset_ioctl),
+    ROW(SYNCOBJ_SIGNAL, IOCTL_RENDER, syncobj_signal_ioctl),
+    ROW(SYNCOBJ_TIMELINE_WAIT, IOCTL_RENDER, syncobj_timeline_wait_ioctl),
+    ROW(SYNCOBJ_QUERY, IOCTL_RENDER, syncobj_query_ioctl),
+    ROW(SYNCOBJ_TRANSFER, IOCTL_RENDER, syncobj_transfer_ioctl),
+    ROW(SYNCOBJ_TIMELINE_SIGNAL, IOCTL_RENDER, syncobj_timeline_signal_ioctl),
+    ROW(SYNCOBJ_EVENTFD, IOCTL_RENDER, syncobj_eventfd_ioctl),
 
     /* xe. */
     ROW(XE_DEVICE_QUERY, IOCTL_RENDER, device_query_ioctl),
@@ -36,6 +49,12 @@ const struct ioctl_row ioctl_table[XE_MOCK_MAX_IOCTLS] = {
     ROW(XE_VM_DESTROY, IOCTL_RENDER, vm_destroy_ioctl),
     ROW(XE_VM_BIND, IOCTL_RENDER, vm_bind_ioctl),
     ROW(XE_WAIT_USER_FENCE, IOCTL_RENDER, wait_user_fence_ioctl),
+    ROW(XE_EXEC_QUEUE_CREATE, IOCTL_RENDER, exec_queue_create_ioctl),
+    ROW(XE_EXEC_QUEUE_DESTROY, IOCTL_RENDER, exec_queue_destroy_ioctl),
+    ROW(XE_EXEC_QUEUE_GET_PROPERTY, IOCTL_RENDER, exec_queue_get_property_ioctl),
+    ROW(XE_EXEC_QUEUE_SET_PROPERTY, IOCTL_RENDER, exec_queue_set_property_ioctl),
+    ROW(XE_EXEC, IOCTL_RENDER, exec_ioctl),
+    ROW(XE_VM_GET_PROPERTY, IOCTL_RENDER, vm_get_property_ioctl),
     ROW(XE_OBSERVATION, IOCTL_RENDER, observation_ioctl),
     ROW(XE_VM_QUERY_MEM_RANGE_ATTRS, IOCTL_RENDER, vm_query_attrs_ioctl),
 };

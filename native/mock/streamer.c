@@ -74,6 +74,12 @@ bool streamer_poll(struct streamer *streamer, uint64_t bytes_done)
     return streamer->result == STREAMER_RUNNING;
 }
 
+void streamer_interrupt(struct streamer *streamer)
+{
+    if (streamer->control.interrupt)
+        streamer->control.interrupt(streamer->control.owner);
+}
+
 /* Reads the rest of the command whose header is dword[0]. NULL: `result` is set. */
 static const struct command *fetch(struct streamer *streamer, uint32_t *dword, unsigned *count)
 {

@@ -46,6 +46,8 @@ struct streamer_control {
     enum streamer_result (*poll)(void *owner);
     /* Sleeps, at most so long; returns early when poll() would end the batch. */
     void (*relax)(void *owner, unsigned microseconds);
+    /* The batch raised an interrupt, or wrote what somebody may wait for. */
+    void (*interrupt)(void *owner);
     void *owner;
 };
 
@@ -91,6 +93,7 @@ uint64_t streamer_context_ticks(const struct streamer *streamer);
 /* Helpers of the commands. Those that return bool have set `result` when they return false. */
 bool streamer_refuse(struct streamer *streamer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool streamer_poll(struct streamer *streamer, uint64_t bytes_done);
+void streamer_interrupt(struct streamer *streamer);
 bool streamer_span(struct streamer *streamer, uint64_t address, uint64_t size, enum gpu_access access,
                    struct gpu_bytes *span);
 bool streamer_read(struct streamer *streamer, uint64_t address, void *buffer, uint64_t size);
