@@ -3,6 +3,7 @@
 #include "files.h"
 #include "internal.h"
 #include "real.h"
+#include "sync_file.h"
 #include "tree.h"
 
 #include <errno.h>
@@ -120,8 +121,10 @@ static int answer(int result)
 
 int wrap_ioctl(int fd, unsigned long request, void *argument)
 {
-    if (!tree_active() || (IOC_TYPE(request) != 'd' && IOC_TYPE(request) != 'b'))
+    if (!tree_active() || (IOC_TYPE(request) != 'd' && IOC_TYPE(request) != 'b' && IOC_TYPE(request) != '>'))
         return REAL(ioctl)(fd, request, argument);
+    if (IOC_TYPE(request) == '>')
+        return sync_file_is(fd) ? answer(sync_file_ioctl(fd, request, argument)) : REAL(ioctl)(fd, request, argument);
     int saved = errno;
     struct open_file *file = file_get(fd);
     if (file) {
