@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from real_stack.root import Result, Root, Unavailable
 
 SOURCES = Path(__file__).resolve().parents[2] / "tests/real"
 RIGHT, WRONG = 0, 1
-# Every case is run twice: as it is, and with nothing copied or filled, when every check must go red.
+# Every case runs twice: as it is, and with nothing copied or filled, when all checks must go red.
 CONTROLS: tuple[tuple[int, tuple[str, ...]], ...] = ((RIGHT, ()), (WRONG, ("--sabotage",)))
 CFLAGS = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wshadow")
 
@@ -46,7 +47,7 @@ class Client:
 def compile_in(root: Root, name: str, sources: Sequence[str], flags: Sequence[str]) -> None:
     """Compile SOURCES of tests/real in the root to /opt/ze-ipc-tests/NAME."""
     inside = root.with_binds((SOURCES, "/mnt/real"))
-    (root.path / "opt/ze-ipc-tests").mkdir(parents=True, exist_ok=True)
+    _place(root)
     files = [f"/mnt/real/{path.relative_to(SOURCES)}" for s in sources for path in _glob(s)]
     command = ["gcc", *CFLAGS, "-o", f"/opt/ze-ipc-tests/{name}", *files, *flags]
     result = inside.run(command, limit=120)
@@ -58,6 +59,12 @@ def run_case(root: Root, case: Case, env: Mapping[str, str]) -> tuple[bool, Resu
     """Run a case on the devices that ENV gives; whether it did what it must."""
     result = root.run(case.command, limit=case.limit, env={**env, **case.env})
     return result.code == case.code and not result.timed_out, result
+
+
+def _place(root: Root) -> Path:
+    place = root.path / "opt/ze-ipc-tests"
+    place.mkdir(parents=True, exist_ok=True)
+    return place
 
 
 def _glob(pattern: str) -> list[Path]:
@@ -73,26 +80,25 @@ def _neo_cases() -> tuple[Case, ...]:
     for name in ("devices", "usm", "copy", "fill", "vmm", "peer"):
         for code, extra in CONTROLS:
             env = {"NEO_DEVICES": "2"}
-            label = f"{name}, sabotaged" if code else name
-            cases.append(Case("neo", label, (program, name, *extra), code, env))
+            cases.append(Case("neo", _label(name, code), (program, name, *extra), code, env))
     # The driver has two ways to hand a descriptor over; which one it takes hangs on prctl(2).
     transports = {"socket": {}, "pidfd": {"ZE_IPC_MOCK_PTRACER": "1"}}
     for name in ("ipc-physical", "ipc-mapped", "ipc-usm", "ipc-peer"):
         for transport, switch in transports.items():
             for code, extra in CONTROLS:
                 env = {"NEO_TRANSPORT": transport, **switch}
-                label = f"{name} by {transport}" + (", sabotaged" if code else "")
+                label = _label(f"{name} by {transport}", code)
                 cases.append(Case("neo", label, (program, name, *extra), code, env))
     return tuple(cases)
 
 
 def _build_neo(root: Root) -> None:
-    compile_in(root, "neo", ["neo/*.c"], ["-lze_loader"])
+    compile_in(root, "neo", ["neo/*.c", "common/*.c"], ["-lze_loader"])
 
 
 def _build_umf(root: Root) -> None:
     place = wheels.install(root)
-    sources = ["umf/umf.c", "neo/gpu.c", "neo/pattern.c", "neo/child.c"]
+    sources = ["umf/umf.c", "neo/gpu.c", "common/*.c"]
     flags = [f"-I{place}/include", f"-L{place}/lib", f"-Wl,-rpath,{place}/lib"]
     compile_in(root, "umf", sources, [*flags, "-lumf", "-lze_loader"])
 
@@ -100,10 +106,82 @@ def _build_umf(root: Root) -> None:
 def _umf_cases() -> tuple[Case, ...]:
     program = "/opt/ze-ipc-tests/umf"
     return tuple(
-        Case("umf", pool + (", sabotaged" if code else ""), (program, pool, *extra), code)
+        Case("umf", _label(pool, code), (program, pool, *extra), code)
         for pool in ("proxy", "disjoint")
         for code, extra in CONTROLS
     )
+
+
+def _build_ur(root: Root) -> None:
+    place = wheels.install(root)
+    flags = [f"-I{place}/include/unified-runtime", f"-L{place}/lib", f"-Wl,-rpath,{place}/lib"]
+    compile_in(root, "ur", ["ur/ur.c", "common/*.c"], [*flags, "-lur_loader"])
+
+
+# Without them the adapters send copies and fills to the compute engine, which has no kernels here.
+ADAPTERS: dict[str, dict[str, str]] = {
+    "V1": {
+        "UR_LOADER_USE_LEVEL_ZERO_V2": "0",
+        "UR_L0_USE_COPY_ENGINE_FOR_FILL": "1",
+        "UR_L0_USE_COPY_ENGINE_FOR_D2D_COPY": "1",
+    },
+    "V2": {
+        "UR_LOADER_USE_LEVEL_ZERO_V2": "1",
+        "NEOReadDebugKeys": "1",
+        "ForceCopyOperationOffloadForComputeCmdList": "2",
+        "OverrideFillCopyOffloadThresholdKb": "1000000",
+    },
+}
+
+
+def _ur_cases() -> tuple[Case, ...]:
+    program = "/opt/ze-ipc-tests/ur"
+    # Only the second adapter shares physical memory.
+    verbs = {"V1": ("virtual", "usm-ipc"), "V2": ("virtual", "usm-ipc", "physical-ipc")}
+    return tuple(
+        Case("ur", _label(f"{verb} on {adapter}", code), (program, verb, *extra), code, env)
+        for adapter, env in ADAPTERS.items()
+        for verb in verbs[adapter]
+        for code, extra in CONTROLS
+    )
+
+
+def _build_sycl(root: Root) -> None:
+    wheels.install(root)
+    shutil.copy(SOURCES / "sycl/copies.py", _place(root) / "copies.py")
+
+
+def _sycl_cases() -> tuple[Case, ...]:
+    program = (f"{wheels.ENVIRONMENT}/bin/python", "/opt/ze-ipc-tests/copies.py")
+    # Above this the second adapter's driver copies within the device by a kernel.
+    largest = {"V1": "1000000000", "V2": "8192"}
+    common = {"ONEAPI_DEVICE_SELECTOR": "level_zero:gpu"}
+    return tuple(
+        Case(
+            "sycl", _label(adapter, code), (*program, largest[adapter], *extra), code, common | env
+        )
+        for adapter, env in ADAPTERS.items()
+        for code, extra in CONTROLS
+    )
+
+
+def _build_vulkan(root: Root) -> None:
+    sources = ["vulkan/*.c", "common/bytes.c", "common/child.c"]
+    compile_in(root, "vulkan", sources, ["-lvulkan"])
+
+
+def _vulkan_cases() -> tuple[Case, ...]:
+    program = "/opt/ze-ipc-tests/vulkan"
+    env = {"VK_LOADER_DRIVERS_SELECT": "intel_icd*"}
+    return tuple(
+        Case("vulkan", _label(verb, code), (program, verb, *extra), code, env)
+        for verb in ("external", "process", "sparse", "fill")
+        for code, extra in CONTROLS
+    )
+
+
+def _label(name: str, code: int) -> str:
+    return name + (", sabotaged" if code else "")
 
 
 CLIENTS = {
@@ -111,5 +189,8 @@ CLIENTS = {
     for client in (
         Client("neo", _build_neo, _neo_cases()),
         Client("umf", _build_umf, _umf_cases()),
+        Client("ur", _build_ur, _ur_cases()),
+        Client("sycl", _build_sycl, _sycl_cases()),
+        Client("vulkan", _build_vulkan, _vulkan_cases()),
     )
 }

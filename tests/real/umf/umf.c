@@ -1,5 +1,5 @@
 /* Two processes share a block of a memory pool through UMF's own IPC: a client that knows nothing of this project. */
-#include "../neo/neo.h"
+#include "../common/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "neo.h"
+#include "client.h"
 
 #include <spawn.h>
 #include <stdio.h>
