@@ -6,12 +6,13 @@ import contextlib
 import errno
 import mmap
 import threading
+import time
 from array import array
 from dataclasses import dataclass
 
 from ze_ipc._xe import ffi, lib
 from ze_ipc.errors import DeviceLost, InvalidArgument, UnsupportedFeature, ZeIpcError
-from ze_ipc.xe.bind import AddressSpace
+from ze_ipc.xe.bind import UNDO_TIMEOUT, AddressSpace
 from ze_ipc.xe.device import nanoseconds
 from ze_ipc.xe.errors import kernel_error
 from ze_ipc.xe.objects import Objects
@@ -82,6 +83,7 @@ class CopyEngine:
         self._page_size = objects.facts.page_size
         self._lock = threading.Lock()
         self._area: _Area | None = None
+        self._parked: list[_Area] = []
 
     def copy(self, dst: int, src: int, size: int, deadline: float) -> None:
         """Copy between GPU addresses; the ranges must not overlap."""
@@ -96,12 +98,13 @@ class CopyEngine:
         self._run({"fill": 1, "value": value, "dst": dst, "size": size}, deadline)
 
     def close(self) -> None:
-        """Destroy the queue and free the batch; idempotent. A running job is killed."""
+        """Destroy the queue and free the batches; idempotent. A running job is killed."""
         with self._lock:
-            area, self._area = self._area, None
-            if area is not None:
-                self._destroy_queue(area.queue)
-                self._free(area)
+            areas, self._area, self._parked = [*self._parked, self._area], None, []
+            for area in areas:
+                if area is not None:
+                    self._destroy_queue(area.queue)
+                    self._free(area)
 
     def _run(self, job: dict[str, int], deadline: float) -> None:
         blit = ffi.new(
@@ -120,23 +123,23 @@ class CopyEngine:
                 batch = ffi.cast("uint32_t *", area.cpu)
                 lib.xe_blit_emit(blit, batch, _BATCH // 4)
                 try:
-                    self._submit_and_wait(area, deadline)
-                except BaseException:
-                    # The job may still run and read the batch: the queue is killed, and the memory
-                    # stays until the device closes.
+                    self._submit(area)
+                    self._wait(area, deadline)
+                except DeviceLost:
+                    # Banned, so nothing runs on it any more. The next call gets a new queue.
                     self._area = None
                     self._destroy_queue(area.queue)
+                    self._free(area)
                     raise
 
-    def _submit_and_wait(self, area: _Area, deadline: float) -> None:
-        area.value += 1
+    def _submit(self, area: _Area) -> None:
         sync = ffi.new(
             "struct drm_xe_sync *",
             {
                 "type": lib.DRM_XE_SYNC_TYPE_USER_FENCE,
                 "flags": lib.DRM_XE_SYNC_FLAG_SIGNAL,
                 "addr": area.gpu + _FENCE,
-                "timeline_value": area.value,
+                "timeline_value": area.value + 1,
             },
         )
         run = ffi.new(
@@ -152,14 +155,32 @@ class CopyEngine:
         rc = self._device.try_ioctl(lib.DRM_IOCTL_XE_EXEC, run)
         if rc < 0:
             raise self._error(rc, _EXEC, area.queue)
+        area.value += 1
+
+    def _wait(self, area: _Area, deadline: float) -> None:
         fence = ffi.cast("uint64_t *", area.cpu + _FENCE)
         until = nanoseconds(deadline)
-        with self._device as pointer:
-            rc = -errno.EINTR
-            while rc == -errno.EINTR:
-                rc = lib.xe_wait_value(pointer, fence, area.value, area.queue, until)
+        try:
+            with self._device as pointer:
+                rc = -errno.EINTR
+                while rc == -errno.EINTR:
+                    rc = lib.xe_wait_value(pointer, fence, area.value, area.queue, until)
+        except BaseException:
+            self._park(area)
+            raise
         if rc < 0:
-            raise self._error(rc, "DRM_IOCTL_XE_WAIT_USER_FENCE", area.queue)
+            error = self._error(rc, "DRM_IOCTL_XE_WAIT_USER_FENCE", area.queue)
+            if not isinstance(error, DeviceLost):
+                self._park(area)
+            raise error
+
+    def _park(self, area: _Area) -> None:
+        """The job may still run and read its batch: the queue is killed, and the memory stays until
+        the device closes.
+        """
+        self._area = None
+        self._destroy_queue(area.queue)
+        self._parked.append(area)
 
     def _error(self, rc: int, call: str, queue: int) -> ZeIpcError:
         """Ask the kernel why: a banned queue and the address of the fault, where it keeps them."""
@@ -260,6 +281,8 @@ class CopyEngine:
         lib.xe_cpu_unmap(area.cpu, size)
         with contextlib.suppress(ZeIpcError):
             self._objects.release(array("Q", [area.obj]))
+            self._space.unmap(area.gpu, size, time.monotonic() + UNDO_TIMEOUT)
+            self._heap.release(area.gpu, size)
 
 
 def _copy_engine(facts: Facts) -> Engine | None:
