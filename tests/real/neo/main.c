@@ -36,6 +36,11 @@ int main(int argc, char **argv)
         ipc_child(&gpu, (unsigned int)strtoul(argv[2], NULL, 10), argv[3], strtoull(argv[4], NULL, 10));
         return finish(&gpu, "ipc-child");
     }
+    if (argc >= 7 && strcmp(argv[1], "vmm-child") == 0) {
+        gpu_open(&gpu, sabotage);
+        vmm_child(&gpu, argv + 2);
+        return finish(&gpu, "vmm-child");
+    }
     for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(*cases); i++) {
         if (strcmp(argv[1], cases[i].name) == 0) {
             gpu_open(&gpu, sabotage);

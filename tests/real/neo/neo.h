@@ -25,5 +25,6 @@ void case_ipc_physical(struct gpu *gpu);
 void case_ipc_mapped(struct gpu *gpu);
 void case_ipc_usm(struct gpu *gpu);
 void case_ipc_peer(struct gpu *gpu);
-/* What the exec'ed process does. */
+/* What the exec'ed processes do. */
+void vmm_child(struct gpu *gpu, char *const arguments[]);
 void ipc_child(struct gpu *gpu, unsigned int device, const char *handle, size_t size);

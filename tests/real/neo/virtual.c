@@ -1,6 +1,10 @@
 #include "neo.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+
+#define SEED 7
+#define UNTOUCHED 0x11
 
 size_t physical_page(struct gpu *gpu, unsigned int device, size_t size)
 {
@@ -46,8 +50,49 @@ void range_free(struct gpu *gpu, struct range range)
     MUST(zeVirtualMemFree(gpu->context, range.base, range.size));
 }
 
-/* Three objects, mapped from an offset and out of order into one range; then each looked at alone, at another address.
- */
+static void whole_value(struct gpu *gpu, struct range window, ze_physical_mem_handle_t object, size_t size)
+{
+    range_map(gpu, window.base, size, object, 0);
+    gpu_fill(gpu, 0, window.base, &(uint8_t){UNTOUCHED}, 1, size);
+    range_unmap(gpu, window.base, size);
+}
+
+/* Another process looks at the whole object: `size` bytes, of which `part` bytes from `offset` hold the pattern from
+ * `place` on, and the rest is untouched. */
+static void check_object(struct gpu *gpu, ze_physical_mem_handle_t object, size_t size, size_t offset, size_t part,
+                         size_t place)
+{
+    ze_ipc_mem_handle_t handle;
+    char text[2 * sizeof(handle) + 1], numbers[4][32];
+    const size_t values[4] = {size, offset, part, place};
+    MUST(zeMemGetIpcHandle(gpu->context, object, &handle));
+    hex_encode(text, handle.data, sizeof(handle));
+    for (int i = 0; i < 4; i++)
+        snprintf(numbers[i], sizeof(numbers[i]), "%zu", values[i]);
+    child_run(gpu, (char *[]){"vmm-child", text, numbers[0], numbers[1], numbers[2], numbers[3], NULL});
+    MUST(zeMemPutIpcHandle(gpu->context, handle));
+}
+
+void vmm_child(struct gpu *gpu, char *const arguments[])
+{
+    ze_ipc_mem_handle_t handle;
+    size_t values[4];
+    char *base;
+    hex_decode(handle.data, arguments[0], sizeof(handle));
+    for (int i = 0; i < 4; i++)
+        values[i] = strtoull(arguments[1 + i], NULL, 10);
+    size_t size = values[0], offset = values[1], end = offset + values[2];
+    MUST(zeMemOpenIpcHandle(gpu->context, gpu->devices[0], handle, 0, (void **)&base));
+    if (offset)
+        value_check(gpu, 0, base, offset, UNTOUCHED, "an object before its mapped part");
+    pattern_check(gpu, 0, base + offset, values[2], SEED, values[3], "the mapped part of an object");
+    if (end < size)
+        value_check(gpu, 0, base + end, size - end, UNTOUCHED, "an object after its mapped part");
+    MUST(zeMemCloseIpcHandle(gpu->context, base));
+}
+
+/* Three objects, mapped from an offset and out of order into one range, which is written at once; then another process
+ * looks at each of them whole. */
 void case_vmm(struct gpu *gpu)
 {
     size_t page = physical_page(gpu, 0, 2 * MIB);
@@ -57,44 +102,24 @@ void case_vmm(struct gpu *gpu)
         size_t offset, size;
     } parts[3] = {{1, page, 2 * page}, {0, page, page}, {2, 0, page}};
     ze_physical_mem_handle_t objects[3];
-    for (int i = 0; i < 3; i++)
-        objects[i] = physical_create(gpu, 0, sizes[i]);
-
-    struct range alone = range_reserve(gpu, 3 * page);
-    for (int i = 0; i < 3; i++) {
-        range_map(gpu, alone.base, sizes[i], objects[i], 0);
-        gpu_fill(gpu, 0, alone.base, &(uint8_t){0x11}, 1, sizes[i]);
-        range_unmap(gpu, alone.base, sizes[i]);
-    }
-
     struct range window = range_reserve(gpu, 4 * page);
+    for (int i = 0; i < 3; i++) {
+        objects[i] = physical_create(gpu, 0, sizes[i]);
+        whole_value(gpu, window, objects[i], sizes[i]);
+    }
     size_t at = 0;
     for (int i = 0; i < 3; i++) {
         range_map(gpu, (char *)window.base + at, parts[i].size, objects[parts[i].object], parts[i].offset);
         at += parts[i].size;
     }
-    pattern_write(gpu, 0, window.base, 4 * page, 7);
-    pattern_check(gpu, 0, window.base, 4 * page, 7, 0, "the whole window");
+    pattern_write(gpu, 0, window.base, 4 * page, SEED);
+    pattern_check(gpu, 0, window.base, 4 * page, SEED, 0, "the whole window");
     at = 0;
     for (int i = 0; i < 3; i++) {
-        range_unmap(gpu, (char *)window.base + at, parts[i].size);
+        int object = parts[i].object;
+        check_object(gpu, objects[object], sizes[object], parts[i].offset, parts[i].size, at);
         at += parts[i].size;
     }
-
-    at = 0;
-    for (int i = 0; i < 3; i++) {
-        size_t size = sizes[parts[i].object], offset = parts[i].offset, end = offset + parts[i].size;
-        range_map(gpu, alone.base, size, objects[parts[i].object], 0);
-        if (offset)
-            value_check(gpu, 0, alone.base, offset, 0x11, "an object before its mapped part");
-        pattern_check(gpu, 0, (char *)alone.base + offset, parts[i].size, 7, at, "the mapped part of an object");
-        if (end < size)
-            value_check(gpu, 0, (char *)alone.base + end, size - end, 0x11, "an object after its mapped part");
-        range_unmap(gpu, alone.base, size);
-        at += parts[i].size;
-    }
-    for (int i = 0; i < 3; i++)
-        MUST(zePhysicalMemDestroy(gpu->context, objects[i]));
-    range_free(gpu, window);
-    range_free(gpu, alone);
+    /* Nothing is unmapped: this driver (26.27) cannot undo a mapping with an offset where xe has CPU_ADDR_MIRROR. It
+     * maps the mirror with the object's offset, and the kernel wants 0 there. The end of the process undoes it. */
 }

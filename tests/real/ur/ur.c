@@ -93,23 +93,23 @@ static size_t granularity(void)
     return page;
 }
 
-/* Two objects in one range, the second half of the first behind the second; then the first one alone. */
+/* Two objects in one range; then the longer one alone, from another address. */
 static void case_virtual(struct gpu *gpu)
 {
     size_t page = granularity();
     ur_physical_mem_handle_t a = create(2 * page, false), b = create(page, false);
     char *range;
-    MUST_UR(urVirtualMemReserve(ur.context, NULL, 2 * page, (void **)&range));
+    MUST_UR(urVirtualMemReserve(ur.context, NULL, 3 * page, (void **)&range));
     MUST_UR(urVirtualMemMap(ur.context, range, page, b, 0, READ_WRITE));
-    MUST_UR(urVirtualMemMap(ur.context, range + page, page, a, page, READ_WRITE));
-    pattern_write(gpu, 0, range, 2 * page, SEED_PARENT);
-    pattern_check(gpu, 0, range, 2 * page, SEED_PARENT, 0, "the range of two objects");
+    MUST_UR(urVirtualMemMap(ur.context, range + page, 2 * page, a, 0, READ_WRITE));
+    pattern_write(gpu, 0, range, 3 * page, SEED_PARENT);
+    pattern_check(gpu, 0, range, 3 * page, SEED_PARENT, 0, "the range of two objects");
     MUST_UR(urVirtualMemUnmap(ur.context, range, page));
-    MUST_UR(urVirtualMemUnmap(ur.context, range + page, page));
+    MUST_UR(urVirtualMemUnmap(ur.context, range + page, 2 * page));
     MUST_UR(urVirtualMemMap(ur.context, range, 2 * page, a, 0, READ_WRITE));
-    pattern_check(gpu, 0, range + page, page, SEED_PARENT, page, "the second half of the first object");
+    pattern_check(gpu, 0, range, 2 * page, SEED_PARENT, page, "the longer object, alone");
     MUST_UR(urVirtualMemUnmap(ur.context, range, 2 * page));
-    MUST_UR(urVirtualMemFree(ur.context, range, 2 * page));
+    MUST_UR(urVirtualMemFree(ur.context, range, 3 * page));
     MUST_UR(urPhysicalMemRelease(a));
     MUST_UR(urPhysicalMemRelease(b));
 }
