@@ -32,7 +32,7 @@ def identity_of(boot_id: str, release: str, version: str) -> bytes:
 def host_identity() -> bytes:
     """This host in this boot, 8 bytes; KernelError where /proc is not mounted."""
     try:
-        boot_id = _BOOT_ID.read_text("ascii")
+        boot_id = _BOOT_ID.read_text("utf-8")
     except OSError as error:
         raise KernelError(
             f"cannot read {_BOOT_ID}", errno=error.errno, call="open", hint="mount /proc"
@@ -56,7 +56,7 @@ def start_time(pid: int) -> int | None:
 def yama_scope() -> int | None:
     """Yama's ptrace_scope: 0 classic, 1 descendants, 2 admin, 3 nobody; None: no Yama."""
     try:
-        return int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text("ascii"))
+        return int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text("utf-8"))
     except (OSError, ValueError):
         return None
 
@@ -69,7 +69,7 @@ def seccomp_mode() -> int:
 def maps_every_uid() -> bool:
     """Whether every uid of the host has a number of its own in our user namespace."""
     try:
-        rows = Path("/proc/self/uid_map").read_text("ascii").split("\n")
+        rows = Path("/proc/self/uid_map").read_text("utf-8").split("\n")
     except OSError:
         return False
     return any(row.split() == ["0", "0", "4294967295"] for row in rows)
@@ -78,14 +78,14 @@ def maps_every_uid() -> bool:
 def overflow_uid() -> int:
     """The uid that stands for all uids without a number in our user namespace."""
     try:
-        return int(Path("/proc/sys/kernel/overflowuid").read_text("ascii"))
+        return int(Path("/proc/sys/kernel/overflowuid").read_text("utf-8"))
     except (OSError, ValueError):
         return 65534
 
 
 def _status_number(field: str) -> int:
     try:
-        lines = Path("/proc/thread-self/status").read_text("ascii").splitlines()
+        lines = Path("/proc/thread-self/status").read_text("utf-8").splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)

@@ -62,7 +62,12 @@ def test_by_seccomp(number: int, name: str, code: int) -> None:
         handle = broker.handle_fields(*broker.register(FakeExport(3)))
         child = subprocess.run(
             [sys.executable, "-c", CODE, handle.pack().hex(), str(number), str(code)],
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(
+                    filter(None, (str(TESTS), os.environ.get("PYTHONPATH")))
+                ),
+            },
             capture_output=True,
             text=True,
             timeout=30,

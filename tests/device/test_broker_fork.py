@@ -81,7 +81,12 @@ def test_child_does_not_keep_the_door_open() -> None:
     broker = Broker()
     handle = broker.handle_fields(*broker.register(FakeExport()))
     read, write = os.pipe()
-    pid = in_child(lambda: os.close(write) or (os.read(read, 1) and None))  # type: ignore[func-returns-value]
+
+    def wait_for_the_parent() -> None:
+        os.close(write)
+        os.read(read, 1)
+
+    pid = in_child(wait_for_the_parent)
     try:
         broker.close()
         begun = time.monotonic()

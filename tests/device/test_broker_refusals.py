@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hmac
 import os
 import secrets
 import socket
@@ -17,7 +18,7 @@ from helpers import broker_child
 from helpers.broker_fakes import FakeExport, eventually, expected, open_range
 from helpers.broker_probes import OTHER_UID, may_change_uid, pid_namespace_prefix
 from ze_ipc import broker_protocol as protocol
-from ze_ipc import broker_registry, transport
+from ze_ipc import transport
 from ze_ipc.broker import Broker
 from ze_ipc.broker_protocol import Flag, Status
 from ze_ipc.errors import (
@@ -88,13 +89,13 @@ def test_secret_is_compared_in_constant_time(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    real = broker_registry.hmac.compare_digest
+    real: Callable[[bytes, bytes], bool] = hmac.compare_digest
 
     def compare(one: bytes, other: bytes) -> bool:
         asked.append((one, other))
         return real(one, other)
 
-    monkeypatch.setattr(broker_registry.hmac, "compare_digest", compare)
+    monkeypatch.setattr(hmac, "compare_digest", compare)
     handle = serve(broker, FakeExport())
     refused(dataclasses.replace(handle, secret=bytes(16)), AccessDenied)
     assert asked == [(bytes(16), handle.secret)] * 2

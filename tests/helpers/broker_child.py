@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,12 @@ class Child:
             [*prefix, sys.executable, "-X", "dev", "-c", _CODE, verb, json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(
+                    filter(None, (str(TESTS), os.environ.get("PYTHONPATH")))
+                ),
+            },
             text=True,
             start_new_session=True,
         )
@@ -120,7 +125,8 @@ def importer(handle: HandleFields | str, *, prefix: Sequence[str] = (), **option
 def main() -> None:
     """Run the verb of the command line."""
     options = json.loads(sys.argv[2])
-    {"export": _export, "import": _import}[sys.argv[1]](**options)
+    verbs: dict[str, Callable[..., None]] = {"export": _export, "import": _import}
+    verbs[sys.argv[1]](**options)
 
 
 def _commands() -> Iterator[list[Any]]:
