@@ -7,7 +7,6 @@ held; processes beyond it are recognised by pid and start time, when somebody as
 from __future__ import annotations
 
 import itertools
-import os
 import resource
 import select
 import socket
@@ -18,12 +17,15 @@ from dataclasses import dataclass, field
 
 from ze_ipc.fds import Fd
 from ze_ipc.host import start_time
+from ze_ipc.pidfd import pidfd_open
 from ze_ipc.policy import Peer
 
 _SO_PEERPIDFD = 77
 """asm-generic/socket.h, Linux 6.5: a pidfd of the process that connected, no race with its pid."""
 
 _MAX_WATCHED = 64
+_MAX_PROCESSES = 4096
+"""Recorded at once; the oldest is forgotten for one more, as strangers' ends may not be known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class ImporterTable:
                 return True
             process = self._processes.get(key)
             if process is None:
+                self._make_room()
                 process = self._processes[key] = Process(peer, self._watch(sock, peer))
             old = process.opened.get(generation)
             since, opens = (old.since, old.opens + 1) if old else (time.time(), 1)
@@ -134,11 +137,16 @@ class ImporterTable:
             self.abandon()
 
     def abandon(self) -> None:
-        """close() for a forked child, where the lock may be held for ever."""
+        """close() for a forked child: the lock may be held, the epoll set is the parent's."""
         for process in self._processes.values():
-            self._unwatch(process)
+            if process.pidfd is not None:
+                process.pidfd.close()
         self._processes.clear()
         self._epoll.close()
+
+    def _make_room(self) -> None:
+        while len(self._processes) >= _MAX_PROCESSES:
+            self._unwatch(self._processes.pop(next(iter(self._processes))))
 
     def _watch(self, sock: socket.socket, peer: Peer) -> Fd | None:
         watched = sum(process.pidfd is not None for process in self._processes.values())
@@ -154,10 +162,11 @@ class ImporterTable:
         return pidfd
 
     def _unwatch(self, process: Process) -> None:
-        # Closing a pidfd takes it out of the epoll set: it has no duplicate.
-        if process.pidfd is not None:
-            process.pidfd.close()
-            process.pidfd = None
+        pidfd, process.pidfd = process.pidfd, None
+        if pidfd is not None:
+            # Closing it would do, if no forked child had a duplicate.
+            self._epoll.unregister(pidfd.fileno())
+            pidfd.close()
 
 
 def _has_ended(key: Hashable, process: Process, readable: set[int]) -> bool:
@@ -175,6 +184,6 @@ def peer_pidfd(sock: socket.socket, peer: Peer) -> Fd | None:
     except OSError:
         pass
     try:
-        return Fd(os.pidfd_open(peer.pid)) if peer.pid else None
+        return Fd(pidfd_open(peer.pid)) if peer.pid else None
     except OSError:
         return None

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ze_ipc.broker_protocol import DOORBELL, REQUEST_SIZE, Status, encode_refusal
 from ze_ipc.fds import Fd
-from ze_ipc.policy import Peer
+from ze_ipc.policy import Peer, peer_of
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +51,6 @@ class Limits:
 class _Pending:
     peer: Peer
     deadline: float
-
-
-def peer_of(sock: socket.socket) -> Peer:
-    """Who connected, as the kernel recorded it then."""
-    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return Peer(*_CREDENTIALS.unpack(raw))
 
 
 def refuse(sock: socket.socket, status: Status) -> None:
@@ -313,9 +307,8 @@ class Listener:
 
     def _resume_accepting(self) -> None:
         assert self._selector is not None
-        if self._reserve is None or self._reserve.closed:
-            self._take_reserve()
         self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
+        self._take_reserve()
 
     def _refuse_waiting(self) -> None:
         """Tell the peers in the backlog, one after another, through the reserved fd."""
@@ -341,7 +334,7 @@ class Listener:
         if self._reserve is not None and not self._reserve.closed:
             return
         try:
-            self._reserve = Fd(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
+            self._reserve = Fd(os.eventfd(0, os.EFD_CLOEXEC))
         except OSError as error:
             if self._selector is None or error.errno not in _OUT_OF_FDS:
                 raise

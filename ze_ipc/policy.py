@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,6 +20,15 @@ class Peer:
     uid: int
     """In our user namespace; the overflow uid when it has none there."""
     gid: int
+
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """Who is at the other end, as the kernel recorded it at connect() or listen()."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(raw))
 
 
 class Verdict(Enum):

@@ -84,7 +84,9 @@ class SocketDir:
         status = os.fstat(self._fd.fileno())
         if status.st_uid not in (os.geteuid(), 0):
             raise _denied(self.path, f"belongs to uid {status.st_uid}", errno.EACCES)
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+        self.shared = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+        """Whether others may make files in it (and only remove their own)."""
+        if self.shared and not status.st_mode & stat.S_ISVTX:
             mode = f"{stat.S_IMODE(status.st_mode):04o}"
             raise _denied(self.path, f"may be written by others (mode {mode})", errno.EACCES)
 

@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Literal
 
@@ -42,6 +43,7 @@ from ze_ipc.errors import (
 )
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
+from ze_ipc.policy import peer_of
 from ze_ipc.socket_dir import SocketDir, candidate_dirs, socket_name
 from ze_ipc.transport_errors import error_of_os
 from ze_ipc.transport_pidfd import dial_by_pidfd
@@ -254,7 +256,7 @@ def dial_broker(handle: HandleFields, deadline: float) -> socket.socket:
         with directory:
             searched.append(str(path))
             if (sock := _connect_in(directory, name, deadline)) is not None:
-                return sock
+                return _trusted(sock, directory)
     if denied is not None and not searched:
         raise denied
     if not searched:
@@ -297,6 +299,35 @@ def _connect_in(directory: SocketDir, name: str, deadline: float) -> socket.sock
     finally:
         if not connected:
             sock.close()
+
+
+def _trusted(sock: socket.socket, directory: SocketDir) -> socket.socket:
+    """The connection, if the name cannot be somebody else's by now; closed otherwise.
+
+    Where others may make files too, the name of a dead broker is theirs to take.
+    """
+    with ExitStack() as undo:
+        undo.callback(sock.close)
+        uid = peer_of(sock).uid
+        if not directory.shared or uid in {os.geteuid(), 0, *_exporter_uids()}:
+            undo.pop_all()
+            return sock
+    raise AccessDenied(
+        f"the broker is of uid {uid}, in a directory that others may write",
+        call=_CALL,
+        hint=f"set ZE_IPC_EXPORTER_UIDS={uid} to open what that user exports",
+        directory=str(directory.path),
+    )
+
+
+def _exporter_uids() -> set[int]:
+    text = os.environ.get("ZE_IPC_EXPORTER_UIDS", "")
+    try:
+        return {int(uid) for uid in text.replace(",", " ").split()}
+    except ValueError:
+        raise InvalidArgument(
+            f"ZE_IPC_EXPORTER_UIDS is {text!r}", call=_CALL, hint="set it to uids, as in 1000,1001"
+        ) from None
 
 
 _DIALS: dict[TransportName, Callable[[HandleFields, float], socket.socket]] = {

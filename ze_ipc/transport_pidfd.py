@@ -7,7 +7,6 @@ it is used only where ZE_IPC_TRANSPORT=pidfd asks for it.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import socket
@@ -25,29 +24,10 @@ from ze_ipc.errors import (
 from ze_ipc.fds import Fd
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import seccomp_mode, yama_scope
+from ze_ipc.pidfd import pidfd_getfd, pidfd_open
 from ze_ipc.transport_errors import error_of_os
 
 _CALL = "open_ipc_handle"
-
-_SYS_PIDFD_GETFD = 438
-"""The same on every architecture that Linux calls by generic numbers since 424 (all but alpha)."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
-
-
-def pidfd_getfd(pidfd: int, number: int) -> int:
-    """A duplicate of fd ``number`` of the process behind ``pidfd``, closed on exec; OSError."""
-    result = _libc.syscall(
-        ctypes.c_long(_SYS_PIDFD_GETFD),
-        ctypes.c_int(pidfd),
-        ctypes.c_int(number),
-        ctypes.c_uint(0),
-    )
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return int(result)
 
 
 def dial_by_pidfd(handle: HandleFields, deadline: float) -> socket.socket:
@@ -88,7 +68,7 @@ def _ring(doorbell: socket.socket, far: socket.socket, deadline: float) -> None:
 
 def _take_doorbell(pid: int, number: int) -> socket.socket:
     try:
-        pidfd = Fd(os.pidfd_open(pid))
+        pidfd = Fd(pidfd_open(pid))
     except OSError as error:
         raise _error_of(error, "pidfd_open", pid, number) from error
     with pidfd:

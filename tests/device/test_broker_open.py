@@ -21,9 +21,12 @@ from helpers.broker_fakes import (
     open_range,
     receive_objects,
 )
+from ze_ipc import broker_importers
 from ze_ipc.broker import Broker
 from ze_ipc.errors import Closed, InvalidArgument
+from ze_ipc.fds import Fd
 from ze_ipc.handle import HandleFields
+from ze_ipc.policy import Peer
 from ze_ipc.transport import TransportName, connect, probe
 
 
@@ -139,6 +142,35 @@ def test_end_of_an_importer_is_reported(broker: Broker, watched: bool) -> None:
         assert eventually(lambda: broker.importers(handle.generation) == [])
     export.wait_for("closed")
     assert export.peers[0] == export.peers[1]
+
+
+def test_forked_child_of_the_exporter_hides_no_end(broker: Broker) -> None:
+    """A child that forked without Python's knowledge has duplicates of the pidfds."""
+    export = FakeExport()
+    handle = serve(broker, export)
+    with broker_child.importer(handle) as child:
+        child.hear()
+        child.ask("open")
+        assert eventually(lambda: len(broker._importers._processes) == 1)
+        [process] = broker._importers._processes.values()
+        assert process.pidfd is not None
+        with Fd.duplicate(process.pidfd.fileno()):
+            child.kill()
+            child.wait()
+            export.wait_for("closed")
+            busy = time.process_time()
+            time.sleep(0.2)
+            assert time.process_time() - busy < 0.1
+    assert open_range(handle) == expected(export)
+
+
+def test_records_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_importers, "_MAX_PROCESSES", 5)
+    near, far = socket.socketpair()
+    with near, far:
+        for _ in range(20):
+            broker._importers.add(1, Peer(0, 0, 0), 4096, near)
+    assert len(broker.importers(1)) == 5
 
 
 def test_put_forgets_the_importers(broker: Broker) -> None:

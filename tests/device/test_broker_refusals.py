@@ -26,6 +26,7 @@ from ze_ipc.errors import (
     Closed,
     ExporterGone,
     HandleRevoked,
+    InvalidArgument,
     InvalidHandle,
     OpenTimeout,
     UnsupportedFeature,
@@ -431,6 +432,23 @@ def test_other_user_that_is_permitted(shared: Broker, other_user: int) -> None:
     assert ask_as(other_user, handle, "open") == 5
     assert ask_as(other_user, not_theirs, "open") == "AccessDenied"
     refused(handle, AccessDenied)
+
+
+def test_exporter_of_another_user(other_user: int) -> None:
+    """In a directory of many the name of a dead broker may be anybody's: not without being told."""
+    directory = Path(os.environ["ZE_IPC_DIR"])
+    with broker_child.exporter(objects=3, uid=other_user, uids=[os.geteuid()]) as child:
+        handle = HandleFields.unpack(bytes.fromhex(child.hear()))
+        refused(handle, AccessDenied)
+        os.environ["ZE_IPC_EXPORTER_UIDS"] = f"1,{other_user}"
+        try:
+            assert len(open_range(handle)[1]) == 3
+            os.environ["ZE_IPC_EXPORTER_UIDS"] = "me"
+            refused(handle, InvalidArgument)
+        finally:
+            del os.environ["ZE_IPC_EXPORTER_UIDS"]
+        assert child.ask("stats")["services"] == 0
+    directory.rmdir()
 
 
 def test_other_user_by_pidfd(shared: Broker, other_user: int) -> None:

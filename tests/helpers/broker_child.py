@@ -158,9 +158,21 @@ class _DyingExport(FakeExport):
         self._manifest = manifest
 
 
+def _become(uid: int | None) -> None:
+    if uid is not None:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+
+
 def _export(
-    objects: int = 2, manifest: int = 8, die_at: str = "", uids: list[int] | None = None
+    objects: int = 2,
+    manifest: int = 8,
+    die_at: str = "",
+    uids: list[int] | None = None,
+    uid: int | None = None,
 ) -> None:
+    _become(uid)
     broker = Broker()
     export = _DyingExport(objects, b"m" * manifest)
     if die_at == "manifest":
@@ -207,10 +219,7 @@ def _export(
 def _import(
     handle: str, uid: int | None = None, transport_name: str | None = None, timeout: float = 5.0
 ) -> None:
-    if uid is not None:
-        os.setgroups([])
-        os.setgid(uid)
-        os.setuid(uid)
+    _become(uid)
     fields = HandleFields.unpack(bytes.fromhex(handle))
     name = {"broker": "broker", "pidfd": "pidfd", None: None}[transport_name]
     _print("ready")
