@@ -397,6 +397,9 @@ OPTIONAL bool queue_is_reset(struct exec_queue *queue);
 OPTIONAL void queue_file_close(struct drm_file *file);
 /* The VM is being destroyed: its queues fail EXEC from now on. No lock held. */
 OPTIONAL void queue_vm_closed(struct vm *vm);
+/* Program memory is about to be unmapped or replaced: returns when no job of a dma-fence VM uses it any more, as the
+   kernel's notifier does. Cheap when no job runs. No lock held. */
+OPTIONAL void program_memory_changes(uint64_t address, uint64_t size);
 
 /* madvise.c: before fork / in the parent / in the child; called by device.c's handlers, all core locks held. */
 OPTIONAL void streamer_fork_child(void);

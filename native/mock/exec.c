@@ -34,6 +34,8 @@ static int submit(struct exec_queue *queue, struct job *job)
     if (!job->done)
         return -ENOMEM;
     struct fence *done = fence_get(job->done);
+    if (vm_is_fault_mode(queue->vm))
+        job->after = queue_older_dma_jobs(queue);
     int r = vm_is_lr(queue->vm) ? 0 : vm_add_exec(queue->vm, done);
     if (!r)
         r = sync_install(&job->syncs, done);

@@ -7,6 +7,7 @@
 
 #include "bo_table.h"
 #include "core.h"
+#include "dma_buf_fences.h"
 #include "gem.h"
 #include "handlers.h"
 #include "store.h"
@@ -142,14 +143,14 @@ void *dma_buf_mmap(int fd, void *address, size_t size, int prot, int flags, int6
     return mmap(address, size, prot, flags, fd, (off_t)offset);
 }
 
-static int dma_buf_sync_ioctl(void *argument)
+static int dma_buf_sync_ioctl(int fd, void *argument)
 {
     struct dma_buf_sync sync;
     if (copy_from_user(&sync, (uint64_t)argument, sizeof(sync)))
         return -EFAULT;
     if (sync.flags & ~(uint64_t)DMA_BUF_SYNC_VALID_FLAGS_MASK || !(sync.flags & DMA_BUF_SYNC_RW))
         return -EINVAL;
-    return 0;
+    return sync.flags & DMA_BUF_SYNC_END ? 0 : dma_buf_wait(fd, sync.flags & DMA_BUF_SYNC_RW);
 }
 
 static int dma_buf_set_name_ioctl(void *argument)
@@ -166,10 +167,13 @@ static int dma_buf_set_name_ioctl(void *argument)
 
 int dma_buf_ioctl(int fd, unsigned long request, void *argument)
 {
-    (void)fd;
     switch ((uint32_t)request) {
     case DMA_BUF_IOCTL_SYNC:
-        return dma_buf_sync_ioctl(argument);
+        return dma_buf_sync_ioctl(fd, argument);
+    case DMA_BUF_IOCTL_EXPORT_SYNC_FILE:
+        return dma_buf_export_sync_file(fd, argument);
+    case DMA_BUF_IOCTL_IMPORT_SYNC_FILE:
+        return dma_buf_import_sync_file(fd, argument);
     case DMA_BUF_SET_NAME_A:
     case DMA_BUF_SET_NAME_B:
         return dma_buf_set_name_ioctl(argument);

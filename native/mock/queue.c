@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "dma_buf_fences.h"
 #include "exec_handlers.h"
 #include "sync_file.h"
 #include "sync_watch.h"
@@ -15,7 +16,8 @@
 #define TIMER_SLACK_NS 5000
 
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct exec_queue *live_queues; /* queue_lock */
+struct exec_queue *live_queues;
+atomic_uint dma_jobs;
 
 int thread_start(pthread_t *thread, void *(*main)(void *), void *argument)
 {
@@ -90,6 +92,7 @@ void job_free(struct job *job)
 {
     sync_free(&job->syncs);
     fence_put(job->done);
+    fence_put(job->after);
     free(job);
 }
 
@@ -110,6 +113,8 @@ static void finish_job(struct exec_queue *queue, struct job *job, int error)
         queue->jobs_tail = &queue->jobs;
     queue->num_jobs--;
     pthread_mutex_unlock(&queue_lock);
+    if (!vm_is_lr(queue->vm))
+        atomic_fetch_sub(&dma_jobs, 1);
     fence_signal(job->done, error);
     job_free(job);
 }
@@ -173,6 +178,8 @@ int queue_push(struct exec_queue *queue, struct job *job)
         *queue->jobs_tail = job;
         queue->jobs_tail = &job->next;
         queue->num_jobs++;
+        if (!vm_is_lr(queue->vm))
+            atomic_fetch_add(&dma_jobs, 1);
         fence_put(queue->last);
         queue->last = fence_get(job->done);
     }
@@ -282,6 +289,8 @@ void streamer_fork_child(void)
 {
     sync_file_fork_child();
     sync_watch_fork_child();
+    dma_buf_fences_fork_child();
+    atomic_store(&dma_jobs, 0);
     for (struct exec_queue *queue = live_queues; queue; queue = queue->next_live) {
         if (queue->running)
             atomic_fetch_sub(&queue->refs, 1); /* its thread's, which is not here */

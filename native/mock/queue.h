@@ -14,6 +14,7 @@ struct job {
     uint32_t num_batches;
     struct sync_list syncs;
     struct fence *done;
+    struct fence *after; /* jobs of others that must be over first; NULL: none */
 };
 
 enum queue_state {
@@ -48,6 +49,8 @@ struct exec_queue {
 };
 
 extern pthread_mutex_t queue_lock;
+extern struct exec_queue *live_queues; /* queue_lock */
+extern atomic_uint dma_jobs;           /* of VMs that are not long-running, in all queues */
 
 struct exec_queue *queue_new(struct device *dev, struct vm *vm);
 /* Ends its job and all pending ones, and waits for its thread. */
@@ -57,6 +60,10 @@ int queue_push(struct exec_queue *queue, struct job *job);
 /* The fence of the job pushed last, or a signalled one; a reference. */
 struct fence *queue_last_fence(struct exec_queue *queue);
 void job_free(struct job *job);
+
+/* queue_order.c. A fence of the unfinished jobs of dma-fence VMs that hold up one of a fault-mode VM on this queue, as
+   the kernel switches the engines between the two; NULL: none. */
+struct fence *queue_older_dma_jobs(const struct exec_queue *queue);
 
 /* queue_run.c: what the thread does with a job. */
 void queue_run_job(struct exec_queue *queue, struct job *job);

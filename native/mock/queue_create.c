@@ -35,7 +35,7 @@ static int set_property(const struct exec_queue *queue, uint32_t property, uint6
             return -EINVAL;
         return value > PRIORITY_MAX_UNPRIVILEGED && !has_cap_sys_nice() ? -EPERM : 0;
     case DRM_XE_EXEC_QUEUE_SET_PROPERTY_TIMESLICE:
-        return (value < TIMESLICE_MIN_US || value > TIMESLICE_MAX_US) && !has_cap_sys_nice() ? -EINVAL : 0;
+        return value < TIMESLICE_MIN_US || value > TIMESLICE_MAX_US ? -EINVAL : 0; /* the usual kernel configuration */
     case DRM_XE_EXEC_QUEUE_SET_PROPERTY_PXP_TYPE:
         return value == 0 ? 0 : value == PXP_HWDRM ? -ENODEV : -EINVAL;
     }

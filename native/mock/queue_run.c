@@ -197,6 +197,8 @@ void queue_run_job(struct exec_queue *queue, struct job *job)
     for (uint32_t i = 0; i < job->syncs.count; i++)
         if (!job->syncs.entries[i].signal && !wait_for(queue, job->syncs.entries[i].fence))
             return;
+    if (job->after && !wait_for(queue, job->after))
+        return;
     if (!make_streamer(queue)) {
         ban(queue, "no memory");
         return;

@@ -143,6 +143,9 @@ int wrap_ioctl(int fd, unsigned long request, void *argument)
 
 void *wrap_mmap(void *address, size_t length, int prot, int flags, int fd, off_t offset)
 {
+    /* What a GPU job still uses as a userptr stays until the job is done. */
+    if (flags & MAP_FIXED && tree_active() && program_memory_changes)
+        program_memory_changes((uintptr_t)address, length);
     if (fd < 0 || (flags & MAP_ANONYMOUS) || !tree_active())
         return REAL(mmap)(address, length, prot, flags, fd, offset);
     int saved = errno;
