@@ -20,7 +20,7 @@ memory.
 STAMP = 16
 """Bytes of a stamp: one at the start and one at the end of every object."""
 GPU_SAMPLES = 512
-"""Stamps of a large range that are read through the copy engine besides by the CPU."""
+"""Borders of a large range that are read through the copy engine besides by the CPU."""
 
 Progress = Callable[[int], None]
 """Told the number of bytes or stamps done since the last call."""
@@ -56,15 +56,17 @@ class Pattern:
             for offset in range(0, self.size, CHUNK):
                 yield offset, source.randbytes(min(CHUNK, self.size - offset))
             return
-        for index in range(self.objects):
-            first = index * self.object_size
-            yield first, self._stamp(first)
-            last = first + self.object_size - STAMP
-            yield last, self._stamp(last)
+        # One piece across each border between objects, for a piece costs a call.
+        for border in range(self.objects + 1):
+            begin = max(border * self.object_size - STAMP, 0)
+            end = min(border * self.object_size + STAMP, self.size)
+            yield begin, self._stamp(border)[: end - begin]
 
-    def _stamp(self, offset: int) -> bytes:
+    def _stamp(self, border: int) -> bytes:
         return hashlib.blake2b(
-            offset.to_bytes(8, "little"), key=self.seed.to_bytes(8, "little"), digest_size=STAMP
+            border.to_bytes(8, "little"),
+            key=self.seed.to_bytes(8, "little"),
+            digest_size=2 * STAMP,
         ).digest()
 
     def write(self, device: Device, base: int, progress: Progress) -> None:
@@ -89,9 +91,9 @@ class Pattern:
         bytes checked.
         """
         pieces = self.pieces()
-        every = 1 if self.full else max(1, 2 * self.objects // GPU_SAMPLES)
+        every = 1 if self.full else max(1, self.objects // GPU_SAMPLES)
         checked = 0
-        with device.allocate(min(CHUNK, self.size) if self.full else STAMP, kind="host") as staging:
+        with device.allocate(CHUNK if self.full else 2 * STAMP, kind="host") as staging:
             for number, (offset, data) in enumerate(pieces):
                 if number % every:
                     continue
