@@ -30,8 +30,8 @@ def _fields(value: int) -> str:
     return f"[ {', '.join(map(str, parts))} ]  ({value:#8x})"
 
 
-def sw_config(entries: int, discrete: bool) -> str:
-    """The text of ``gtN/pat_sw_config``; a reserved entry is marked by an asterisk."""
+def registers(entries: int, discrete: bool) -> str:
+    """The text of ``gtN/pat``, what the hardware holds; an asterisk marks a reserved entry."""
     lines = ["PAT table: (* = reserved entry)"]
     for index, value in enumerate(_XE2[:entries]):
         lines.append(f"PAT[{index:2}] = {_fields(value)}{' *' if index in _RESERVED else ''}")
@@ -40,6 +40,11 @@ def sw_config(entries: int, discrete: bool) -> str:
         lines.append(f"PTA_MODE= {_fields(_ACCESS_OF_PAGE_TABLES)}")
     lines.append("PCIe ATS/PASID:")
     lines.append(f"PAT_ATS = {_fields(_ACCESS_OF_ATS)}")
-    lines.append("Cache Level:")
+    return "\n".join(lines) + "\n"
+
+
+def sw_config(entries: int, discrete: bool) -> str:
+    """The text of ``gtN/pat_sw_config``: what the driver wants there, and its own choices."""
+    lines = [registers(entries, discrete).rstrip("\n"), "Cache Level:"]
     lines.extend(f"IDX[XE_CACHE_{name}] = {index}" for name, index in _CACHES.items())
     return "\n".join(lines) + "\n"

@@ -17,6 +17,9 @@ MAX_DEVICES = 8
 DRM_MAJOR = 226
 FIRST_RENDER_MINOR = 128
 
+_BAR0_SIZE = 16 << 20
+_BAR0_ADDRESS = 0x6000000000
+
 _MARKS = {"sys": 226_000_001, "sys/kernel/debug": 226_000_002, "dev": 226_000_003}
 
 
@@ -31,6 +34,7 @@ class Platform:
     vram_size: int
     """Bytes, when the caller gives none; 0 on integrated devices."""
     max_mhz: int
+    pat_entries: int
     gts: tuple[tuple[str, ...], ...]
     """Engine classes of each GT of tile 0."""
 
@@ -41,9 +45,9 @@ class Platform:
 
 PLATFORMS = {
     "bmg": Platform(
-        "bmg", 0xE20B, 0, True, 8 << 30, 2850, (("rcs", "bcs", "ccs"), ("vcs", "vecs"))
+        "bmg", 0xE20B, 0, True, 8 << 30, 2850, 28, (("rcs", "bcs", "ccs"), ("vcs", "vecs"))
     ),
-    "lnl": Platform("lnl", 0x64A0, 4, False, 0, 2050, (("rcs", "bcs", "ccs"), ("vcs", "vecs"))),
+    "lnl": Platform("lnl", 0x64A0, 4, False, 0, 2050, 32, (("rcs", "bcs", "ccs"), ("vcs", "vecs"))),
 }
 
 
@@ -80,11 +84,18 @@ class _Tree:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
         file.chmod(mode)
 
+    def zeros(self, path: str, size: int) -> None:
+        """A sparse file of ``size`` bytes."""
+        with (self.root / path).open("wb") as file:
+            file.truncate(size)
+
     def link(self, path: str, target: str) -> None:
-        """``target`` is a path from the root; the link is relative, as those of sysfs are."""
-        file = self.root / path
+        """``target`` is a path from the root. As in sysfs the link goes up to a directory above it
+        and ends in its name, since programs take that for the device's address.
+        """
+        file, aim = self.root / path, self.root / target
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.symlink_to(os.path.relpath(self.root / target, file.parent))
+        file.symlink_to(f"{os.path.relpath(aim.parent, file.parent)}/{aim.name}")
 
     def mark(self) -> None:
         """Say of every file which file system it belongs to."""
@@ -129,6 +140,7 @@ class _Device:
         tree.link(f"{self.path}/driver", "sys/bus/pci/drivers/xe")
         tree.link(f"sys/bus/pci/drivers/xe/{self.address}", self.path)
         tree.write(f"{self.path}/ze_ipc_mock", "1\n")
+        tree.zeros(f"{self.path}/resource0", _BAR0_SIZE)  # every register reads 0
 
     def drm(self) -> None:
         """The DRM minors and every way to them."""
@@ -184,9 +196,12 @@ class _Device:
         tree.write(f"{path}/info", _info(self.platform))
         tree.write(f"{path}/forcewake_all", "")
         for number, _ in enumerate(self.platform.gts):
-            entries = 28 if self.platform.name == "bmg" else 32
-            text = mock_pat.sw_config(entries, self.platform.discrete)
-            tree.write(f"{path}/gt{number}/pat_sw_config", text)
+            table = (self.platform.pat_entries, self.platform.discrete)
+            tree.write(f"{path}/gt{number}/pat_sw_config", mock_pat.sw_config(*table))
+            tree.write(f"{path}/gt{number}/pat", mock_pat.registers(*table))
+            # Resetting an idle GT changes nothing that programs see; a busy one is not reset.
+            for name in ("force_reset", "force_reset_sync"):
+                tree.write(f"{path}/gt{number}/{name}", "", 0o600)
         for minor in self.minors.values():
             tree.link(f"{top}/{minor}", path)
 
@@ -215,7 +230,9 @@ def _pci_device(
         "max_link_width": "8",
         "modalias": f"pci:v{vendor:08X}d{device:08X}sv{subsystem[0]:08X}sd{subsystem[1]:08X}"
         f"bc{kind >> 16:02X}sc{kind >> 8 & 0xFF:02X}i{kind & 0xFF:02X}",
-        "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 13),
+        "resource": "\n".join(
+            [_bar0(kind), *["0x0000000000000000 " * 2 + "0x0000000000000000"] * 12]
+        ),
     }
     for name, value in attributes.items():
         tree.write(f"{path}/{name}", f"{value}\n")
@@ -232,6 +249,13 @@ def _pci_device(
     tree.write(f"{path}/power/runtime_suspended_time", "0\n")
     tree.link(f"{path}/subsystem", "sys/bus/pci")
     tree.link(f"sys/bus/pci/devices/{address}", path)
+
+
+def _bar0(kind: int) -> str:
+    """The line of BAR 0 in ``resource``: 64-bit prefetchable memory for GPUs, none for bridges."""
+    if kind >> 8 == 0x0604:
+        return "0x0000000000000000 0x0000000000000000 0x0000000000000000"
+    return f"{_BAR0_ADDRESS:#018x} {_BAR0_ADDRESS + _BAR0_SIZE - 1:#018x} 0x000000000014220c"
 
 
 def _config_space(
