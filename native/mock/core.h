@@ -157,6 +157,9 @@ static inline void user_fence_written(struct device *dev)
 
 /* ---- open files (drm_file.c) ---- */
 
+/* Classes that run batches: DRM_XE_ENGINE_CLASS_RENDER to _COMPUTE. */
+#define ENGINE_CLASSES 5
+
 struct drm_file {
     atomic_uint refs;
     struct device *dev;
@@ -164,10 +167,11 @@ struct drm_file {
     bool render;
     uint64_t client_id;
     pthread_mutex_t lock;
-    struct idr handles;  /* dev->lock; GEM handle -> struct handle */
-    struct idr vms;      /* file->lock */
-    struct idr queues;   /* file->lock; streamer */
-    struct idr syncobjs; /* file->lock; streamer */
+    struct idr handles;                    /* dev->lock; GEM handle -> struct handle */
+    struct idr vms;                        /* file->lock */
+    struct idr queues;                     /* file->lock; streamer */
+    uint64_t engine_ticks[ENGINE_CLASSES]; /* file->lock; of queues that are gone */
+    struct idr syncobjs;                   /* file->lock; streamer */
     char client_name[DRM_CLIENT_NAME_MAX_LEN + 1];
 };
 
@@ -395,6 +399,8 @@ OPTIONAL struct vm *queue_bind_vm(struct exec_queue *queue);
 /* Banned or reset: WAIT_USER_FENCE answers EIO. */
 OPTIONAL bool queue_is_reset(struct exec_queue *queue);
 OPTIONAL void queue_file_close(struct drm_file *file);
+/* Engine clock that all queues of the file have used, by class. No lock held. */
+OPTIONAL void queue_file_ticks(struct drm_file *file, uint64_t ticks[ENGINE_CLASSES]);
 /* The VM is being destroyed: its queues fail EXEC from now on. No lock held. */
 OPTIONAL void queue_vm_closed(struct vm *vm);
 /* Program memory is about to be unmapped or replaced: returns when no job of a dma-fence VM uses it any more, as the

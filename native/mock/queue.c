@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #include "dma_buf_fences.h"
@@ -213,10 +214,35 @@ void queue_kill(struct exec_queue *queue)
     user_fence_written(queue->dev); /* whoever waits with this queue learns that it is gone */
 }
 
+/* Engine time used so far, the running batch included. */
+static uint64_t queue_ticks(struct exec_queue *queue)
+{
+    uint64_t began = atomic_load(&queue->batch_began);
+    return atomic_load(&queue->ticks) + (began ? streamer_ticks() - began : 0);
+}
+
+void queue_file_ticks(struct drm_file *file, uint64_t ticks[ENGINE_CLASSES])
+{
+    uint32_t id = 0;
+    struct exec_queue *queue;
+    pthread_mutex_lock(&file->lock);
+    memcpy(ticks, file->engine_ticks, sizeof(file->engine_ticks));
+    for (; (queue = idr_next(&file->queues, &id)); id++) {
+        if (queue->engine_class < ENGINE_CLASSES)
+            ticks[queue->engine_class] += queue_ticks(queue);
+    }
+    pthread_mutex_unlock(&file->lock);
+}
+
 /* Off the file's table: the last use of it by the program. */
-static void destroy(struct exec_queue *queue)
+static void destroy(struct drm_file *file, struct exec_queue *queue)
 {
     queue_kill(queue);
+    if (queue->engine_class < ENGINE_CLASSES) {
+        pthread_mutex_lock(&file->lock);
+        file->engine_ticks[queue->engine_class] += queue_ticks(queue);
+        pthread_mutex_unlock(&file->lock);
+    }
     if (queue->engine_class != DRM_XE_ENGINE_CLASS_VM_BIND) {
         pthread_mutex_lock(&queue->vm->lock);
         queue->vm->num_queues--;
@@ -235,7 +261,7 @@ void queue_file_close(struct drm_file *file)
         waiter_kick(&queue->waiter);
     }
     for (id = 0; (queue = idr_next(&file->queues, &id)); id++)
-        destroy(queue);
+        destroy(file, queue);
     idr_destroy(&file->queues);
 }
 
@@ -249,7 +275,7 @@ int exec_queue_destroy_ioctl(struct drm_file *file, void *data)
     pthread_mutex_unlock(&file->lock);
     if (!queue)
         return -ENOENT;
-    destroy(queue);
+    destroy(file, queue);
     return 0;
 }
 

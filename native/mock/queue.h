@@ -41,6 +41,9 @@ struct exec_queue {
     bool running;       /* there is a thread */
     struct fence *last; /* of the job pushed last; NULL: none yet */
 
+    /* Engine clock: what finished batches took; when the running one began, 0: none. */
+    atomic_ullong ticks, batch_began;
+
     /* The thread's. */
     struct streamer *streamer;
     int64_t deadline;

@@ -205,7 +205,11 @@ void queue_run_job(struct exec_queue *queue, struct job *job)
     }
     queue->deadline = vm_is_lr(queue->vm) ? FOREVER : now_ns() + job_timeout_ns();
     for (uint32_t i = 0; i < job->num_batches; i++) {
+        uint64_t began = streamer_ticks();
+        atomic_store(&queue->batch_began, began);
         enum streamer_result result = streamer_run(queue->streamer, job->batches[i]);
+        atomic_store(&queue->batch_began, 0);
+        atomic_fetch_add(&queue->ticks, streamer_ticks() - began);
         if (result != STREAMER_DONE) {
             end_badly(queue, result);
             return;

@@ -3,6 +3,7 @@
 #include "dmabuf.h"
 #include "files.h"
 #include "real.h"
+#include "streamer.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -39,17 +40,79 @@ static void print_size(struct text *text, const char *key, const char *region, u
     print(text, "drm-%s-%s:\t%llu%s\n", key, region, (unsigned long long)size, units[unit]);
 }
 
+/* Engine time by class; the clock itself counts on while nothing runs. */
+static void print_engines(struct text *text, struct drm_file *file)
+{
+    static const char *const names[ENGINE_CLASSES] = {"rcs", "bcs", "vcs", "vecs", "ccs"};
+    uint64_t ticks[ENGINE_CLASSES];
+    uint32_t capacity[ENGINE_CLASSES] = {0};
+    const struct profile *profile = file->dev->profile;
+    for (uint32_t i = 0; i < profile->num_engines; i++)
+        capacity[profile->engines[i].engine_class]++;
+    queue_file_ticks(file, ticks);
+    for (int i = 0; i < ENGINE_CLASSES; i++) {
+        if (!capacity[i])
+            continue;
+        print(text, "drm-cycles-%s:\t%llu\n", names[i], (unsigned long long)ticks[i]);
+        print(text, "drm-total-cycles-%s:\t%llu\n", names[i], (unsigned long long)streamer_ticks());
+        if (capacity[i] > 1)
+            print(text, "drm-engine-capacity-%s:\t%u\n", names[i], capacity[i]);
+    }
+}
+
 /* Where a BO of the file counts. A system BO is in "gtt" once it has pages, in "system" before. */
 enum { IN_SYSTEM, IN_GTT, IN_VRAM, NUM_REGIONS };
 
 struct usage {
-    uint64_t private, shared, resident, purgeable;
+    uint64_t private, shared, resident, purgeable, active;
 };
+
+/* Address spaces of the file with a job that has not ended, references on them; an object mapped there is active. */
+struct busy_vms {
+    struct vm *list[64]; /* more are not looked at */
+    size_t count;
+};
+
+static bool has_job(struct vm *vm)
+{
+    bool busy = false;
+    pthread_mutex_lock(&vm->lock);
+    for (uint32_t i = 0; i < vm->num_execs && !busy; i++)
+        busy = !fence_is_signalled(vm->execs[i]);
+    pthread_mutex_unlock(&vm->lock);
+    return busy;
+}
+
+static void find_busy_vms(struct busy_vms *busy, struct drm_file *file)
+{
+    uint32_t id = 0;
+    struct vm *vm;
+    pthread_mutex_lock(&file->lock);
+    for (; (vm = idr_next(&file->vms, &id)) && busy->count < ARRAY_SIZE(busy->list); id++) {
+        if (has_job(vm))
+            busy->list[busy->count++] = vm_get(vm);
+    }
+    pthread_mutex_unlock(&file->lock);
+}
+
+/* dev->lock held. */
+static bool is_active(const struct bo *bo, const struct busy_vms *busy)
+{
+    for (const struct vma *vma = bo->vmas; vma; vma = vma->next_in_bo) {
+        for (size_t i = 0; i < busy->count; i++) {
+            if (vma->vm == busy->list[i])
+                return true;
+        }
+    }
+    return false;
+}
 
 static void count(struct usage usage[NUM_REGIONS], struct drm_file *file)
 {
+    struct busy_vms busy = {.count = 0};
     uint32_t id = 0;
     struct handle *handle;
+    find_busy_vms(&busy, file);
     pthread_mutex_lock(&file->dev->lock);
     while ((handle = idr_next(&file->handles, &id))) {
         const struct bo *bo = handle->bo;
@@ -60,9 +123,13 @@ static void count(struct usage usage[NUM_REGIONS], struct drm_file *file)
             region->resident += bo->size;
         if (bo->resident && bo->purge == BO_DONTNEED)
             region->purgeable += bo->size;
+        if (is_active(bo, &busy))
+            region->active += bo->size;
         id++;
     }
     pthread_mutex_unlock(&file->dev->lock);
+    while (busy.count)
+        vm_put(busy.list[--busy.count]);
 }
 
 static void print_drm(struct text *text, struct drm_file *file)
@@ -81,11 +148,12 @@ static void print_drm(struct text *text, struct drm_file *file)
     for (int i = 0; i < (discrete ? NUM_REGIONS : IN_VRAM); i++) {
         print_size(text, "total", names[i], usage[i].private + usage[i].shared);
         print_size(text, "shared", names[i], usage[i].shared);
-        print_size(text, "active", names[i], 0); /* a guess: nothing here tells which objects a running batch uses */
+        print_size(text, "active", names[i], usage[i].active);
         print_size(text, "resident", names[i], usage[i].resident);
         if (i == IN_SYSTEM)
             print_size(text, "purgeable", names[i], usage[i].purgeable);
     }
+    print_engines(text, file);
 }
 
 /* The lines every file has (pos, flags, mnt_id, ino): /proc's own. */

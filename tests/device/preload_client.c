@@ -477,6 +477,7 @@ static void fdinfo(void)
     CHECK(file && fread(text, 1, sizeof(text) - 1, file) > 0);
     CHECK(strstr(text, "drm-driver:\txe\n") && strstr(text, "drm-client-id:\t") && strstr(text, "drm-pdev:\t0000:"));
     CHECK(strstr(text, "drm-shared-system:\t0\n") && strstr(text, "drm-total-system:\t"));
+    CHECK(strstr(text, "drm-cycles-bcs:\t0\n") && strstr(text, "drm-total-cycles-bcs:\t"));
     int buffer = export(fd, handle);
     snprintf(path, sizeof(path), "%d", buffer);
     int directory = open("/proc/self/fdinfo", O_RDONLY | O_DIRECTORY);
