@@ -141,11 +141,31 @@ int wrap_ioctl(int fd, unsigned long request, void *argument)
     return REAL(ioctl)(fd, request, argument);
 }
 
+/* What a GPU job still uses as a userptr stays until the job is done. */
+static void program_memory_goes(const void *address, size_t length)
+{
+    if (length && tree_active() && !in_vfork_child())
+        program_memory_changes((uintptr_t)address, length);
+}
+
+int wrap_munmap(void *address, size_t length)
+{
+    program_memory_goes(address, length);
+    return REAL(munmap)(address, length);
+}
+
+void *wrap_mremap(void *old, size_t old_size, size_t new_size, int flags, void *address)
+{
+    program_memory_goes(old, old_size);
+    if (flags & MREMAP_FIXED)
+        program_memory_goes(address, new_size);
+    return REAL(mremap)(old, old_size, new_size, flags, address);
+}
+
 void *wrap_mmap(void *address, size_t length, int prot, int flags, int fd, off_t offset)
 {
-    /* What a GPU job still uses as a userptr stays until the job is done. */
-    if (flags & MAP_FIXED && tree_active() && program_memory_changes)
-        program_memory_changes((uintptr_t)address, length);
+    if (flags & MAP_FIXED)
+        program_memory_goes(address, length);
     if (fd < 0 || (flags & MAP_ANONYMOUS) || !tree_active())
         return REAL(mmap)(address, length, prot, flags, fd, offset);
     int saved = errno;
