@@ -22,11 +22,22 @@ from pathlib import Path
 import pytest
 
 from helpers import xe_peer
-from ze_ipc.errors import ExporterGone, FdLimit, KernelError, OpenTimeout, ZeIpcError
+from ze_ipc._mock import ffi as mock_ffi
+from ze_ipc._mock import lib as mock
+from ze_ipc.errors import (
+    ExporterGone,
+    FdLimit,
+    KernelError,
+    OpenTimeout,
+    PeerAccessError,
+    ZeIpcError,
+)
 from ze_ipc.xe import XeBackend, open_mock
 
 PAGE = 4096
 SECONDS = 60.0
+UNREACHABLE = 10
+"""A mock device whose memory others cannot reach."""
 
 
 @pytest.fixture
@@ -168,6 +179,80 @@ def test_eight_importers_at_once(backend: XeBackend) -> None:
     backend.release_objects(objects)
     assert failures == []
     assert all(result["good"] is True for result in results)
+
+
+def share(
+    source: XeBackend, target: XeBackend, objects: array[int], size: int = PAGE
+) -> array[int]:
+    """Objects from one backend to another of this process."""
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    failures: list[ZeIpcError] = []
+
+    def send() -> None:
+        try:
+            source.send_objects(left.fileno(), objects, soon())
+        except ZeIpcError as error:
+            failures.append(error)
+
+    with left, right:
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            return target.receive_objects(right.fileno(), array("Q", [size] * len(objects)), soon())
+        finally:
+            right.close()
+            sender.join()
+
+
+def test_a_thousand_cycles_leave_everything_flat(backend: XeBackend) -> None:
+    columns = array("Q", [0]), array("Q", [PAGE])
+    stats = mock_ffi.new("struct xe_mock_stats *")
+
+    def held() -> tuple[int, ...]:
+        assert mock.xe_mock_stats(0, stats) == 0
+        maps = len(Path("/proc/self/maps").read_text().splitlines())
+        return (
+            stats.objects,
+            stats.handles,
+            stats.mappings,
+            maps,
+            sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        )
+
+    with open_mock() as exporter:
+        for cycle in range(1010):
+            if cycle == 10:
+                before = held()
+            objects = exporter.create_objects(PAGE, "device", 1)
+            got = share(exporter, backend, objects)
+            address = backend.reserve(PAGE, None, PAGE, 0)
+            backend.map_extents(address, got, *columns, array("B", [0]), soon())
+            backend.cpu_map(got, *columns, True).close()
+            backend.unmap(address, PAGE, soon())
+            backend.unreserve(address, PAGE)
+            backend.release_objects(got)
+            exporter.release_objects(objects)
+        after = held()
+    assert after[:3] == before[:3]
+    # The interpreter's own memory may come and go by a map.
+    assert abs(after[3] - before[3]) < 8
+    assert after[4] == before[4]
+
+
+@pytest.mark.parametrize("placement", ["device", "host"])
+def test_memory_of_a_device_that_cannot_be_reached(backend: XeBackend, placement: str) -> None:
+    with open_mock(UNREACHABLE, no_peer=True) as other:
+        objects = other.create_objects(PAGE, placement, 3)  # type: ignore[arg-type]
+        begun = time.monotonic()
+        if placement == "device":
+            with pytest.raises(PeerAccessError) as caught:
+                share(other, backend, objects)
+            assert caught.value.object_index == 0
+        else:
+            # System memory is everybody's.
+            backend.release_objects(share(other, backend, objects))
+        assert time.monotonic() - begun < 10
+        other.release_objects(objects)
 
 
 # ---- what goes wrong ----
