@@ -215,6 +215,15 @@ def test_a_copy_that_takes_too_long_is_given_up(
     block.give_back()
 
 
+def test_a_turn_that_does_not_come_costs_the_deadline(backend: XeBackend) -> None:
+    block = Block(backend, PAGE)
+    begun = time.monotonic()
+    with backend._copies._turn(soon()), pytest.raises(OpenTimeout):
+        backend.fill(block.address, 7, PAGE, begun + 0.2)
+    assert time.monotonic() - begun < 5
+    block.give_back()
+
+
 def test_copies_from_many_threads(backend: XeBackend) -> None:
     failures: list[BaseException] = []
 

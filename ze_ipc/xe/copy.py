@@ -8,10 +8,17 @@ import mmap
 import threading
 import time
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ze_ipc._xe import ffi, lib
-from ze_ipc.errors import DeviceLost, InvalidArgument, UnsupportedFeature, ZeIpcError
+from ze_ipc.errors import (
+    DeviceLost,
+    InvalidArgument,
+    OpenTimeout,
+    UnsupportedFeature,
+    ZeIpcError,
+)
 from ze_ipc.xe.bind import UNDO_TIMEOUT, AddressSpace
 from ze_ipc.xe.device import nanoseconds
 from ze_ipc.xe.errors import kernel_error
@@ -117,7 +124,7 @@ class CopyEngine:
                 **job,
             },
         )
-        with self._lock:
+        with self._turn(deadline):
             while blit.done < blit.size:
                 area = self._area = self._area or self._new_area(deadline)
                 batch = ffi.cast("uint32_t *", area.cpu)
@@ -131,6 +138,21 @@ class CopyEngine:
                     self._destroy_queue(area.queue)
                     self._free(area)
                     raise
+
+    @contextlib.contextmanager
+    def _turn(self, deadline: float) -> Iterator[None]:
+        """The engine to itself, when the calls of other threads leave it in time."""
+        left = min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
+        if not self._lock.acquire(timeout=left):
+            raise OpenTimeout(
+                "other threads' copies kept the engine busy",
+                call=_EXEC,
+                hint="pass a longer timeout, or copy less at once",
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _submit(self, area: _Area) -> None:
         sync = ffi.new(

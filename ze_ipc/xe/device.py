@@ -104,4 +104,4 @@ def u64(column: array[int]) -> Any:
 
 def nanoseconds(deadline: float) -> int:
     """A deadline of ``time.monotonic()`` as the C side counts it."""
-    return min(int(deadline * 1e9), (1 << 63) - 1)
+    return int(min(deadline * 1e9, 2.0**62))
