@@ -21,6 +21,7 @@ struct storage {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct store *current;
+static struct store *inherited; /* from before forks: their files are opened, none is removed */
 static atomic_ullong last_serial;
 
 void store_lock(void)
@@ -35,8 +36,11 @@ void store_unlock(void)
 
 void store_fork_child(void)
 {
-    if (current)
-        current->ours = false;
+    if (!current)
+        return;
+    current->ours = false;
+    current->older = inherited;
+    inherited = current;
     current = NULL;
 }
 

@@ -180,6 +180,7 @@ struct store *store_dir_open(void)
     }
     store->fd = fd;
     store->ours = true;
+    store->older = NULL;
     store->pid = getpid();
     sprintf(store->path, "%s/%s", path, name);
     return store;

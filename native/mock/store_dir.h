@@ -7,6 +7,7 @@ struct store {
     int fd;    /* the directory, flock'ed; the one descriptor a process holds at rest */
     bool ours; /* false in a forked child: the parent removes it */
     pid_t pid;
+    struct store *older;
     char path[];
 };
 

@@ -1,0 +1,115 @@
+"""The C tests of the mock device, built with gcc under sanitizers and run one by one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+MOCK = ROOT / "native" / "mock"
+PROGRAMS = sorted(path.stem for path in HERE.glob("test_*.c"))
+UNDER_TSAN = ["test_threads", "test_pending", "test_primitives"]
+# The sanitizers' own allocators are not safe in the child of a process with threads.
+ARGUMENTS = {"test_threads": ["nofork"]}
+
+FLAGS = [
+    "-std=gnu11",
+    "-O1",
+    "-g",
+    "-D_GNU_SOURCE",
+    "-fno-omit-frame-pointer",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wshadow",
+    "-Wno-missing-field-initializers",
+    f"-I{MOCK}",
+    f"-I{ROOT / 'ioctl'}",
+    "-pthread",
+]
+ASAN = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+TSAN = ["-fsanitize=thread"]
+WRAP = ["-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc"]
+
+COMPILER = shutil.which("gcc") or "gcc"
+
+
+def core_sources() -> list[Path]:
+    """The C files of the device core that its CMakeLists.txt lists, and the front in a process."""
+    listed = (MOCK / "CMakeLists.txt").read_text()
+    names = {path.name for path in MOCK.glob("*.c")}
+    sources = [MOCK / name for name in sorted(names) if f" {name}" in listed.replace("\n", " ")]
+    assert MOCK / "vm.c" in sources
+    return sources
+
+
+def build_core(directory: Path, sanitizer: list[str]) -> list[Path]:
+    """One object file a source."""
+
+    def compile_one(source: Path) -> Path:
+        target = directory / f"{source.stem}.o"
+        command = [COMPILER, *FLAGS, *sanitizer, "-c", str(source), "-o", str(target)]
+        subprocess.run(command, check=True, timeout=300)
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compile_one, core_sources()))
+
+
+def run_program(
+    name: str, directory: Path, core: list[Path], sanitizer: list[str], *arguments: str
+) -> None:
+    source, program = HERE / f"{name}.c", directory / name
+    wrap = WRAP if "__wrap_malloc" in source.read_text() else []
+    command = [
+        COMPILER,
+        *FLAGS,
+        *sanitizer,
+        *wrap,
+        str(source),
+        *map(str, core),
+        "-o",
+        str(program),
+    ]
+    subprocess.run(command, check=True, timeout=300)
+    done = subprocess.run(
+        [str(program), *arguments], capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def asan_core(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    directory = tmp_path_factory.mktemp("asan")
+    return directory, build_core(directory, ASAN)
+
+
+@pytest.fixture(scope="session")
+def tsan_core(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    directory = tmp_path_factory.mktemp("tsan")
+    return directory, build_core(directory, TSAN)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_under_address_and_undefined_sanitizers(
+    name: str, asan_core: tuple[Path, list[Path]]
+) -> None:
+    run_program(name, *asan_core, ASAN, *ARGUMENTS.get(name, []))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", UNDER_TSAN)
+def test_under_thread_sanitizer(name: str, tsan_core: tuple[Path, list[Path]]) -> None:
+    run_program(name, *tsan_core, TSAN, *ARGUMENTS.get(name, []))
+
+
+@pytest.mark.timeout(600)
+def test_forks_among_threads(tmp_path: Path) -> None:
+    run_program("test_threads", tmp_path, build_core(tmp_path, []), [])

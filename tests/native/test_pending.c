@@ -1,0 +1,124 @@
+/* Binds that wait: until their fences signal the page tables show the old mappings, the ioctl's bookkeeping the new
+ * ones. */
+#include "check.h"
+#include "core.h"
+
+static struct vm *vm;
+static uint64_t at;
+
+static int gpu_sees(uint64_t va, uint64_t *word)
+{
+    return vm_read(vm, va, word, 8, &at);
+}
+
+static void fill(int fd, uint32_t bo, uint64_t value)
+{
+    uint64_t *p = map_cpu(fd, bo, 4 * PAGE);
+    for (unsigned i = 0; i < 4; i++)
+        p[i * 512] = value + i;
+    munmap(p, 4 * PAGE);
+}
+
+static uint32_t num_mappings(int fd, uint32_t id)
+{
+    struct drm_xe_vm_query_mem_range_attr args = {.vm_id = id, .range = 1ull << 48};
+    CHECK_EQ(CALL(fd, XE_VM_QUERY_MEM_RANGE_ATTRS, &args), 0);
+    return args.num_mem_ranges;
+}
+
+int main(void)
+{
+    int fd = open_node(0);
+    uint32_t id = make_vm(fd, 0), a = make_bo(fd, 4 * PAGE, SYSTEM, WB, 0), b = make_bo(fd, 4 * PAGE, SYSTEM, WB, 0);
+    const uint64_t va = 0x10000;
+    uint64_t word = 0, user_fence = 0;
+    vm = vm_lookup(device_peek(0)->files, id);
+    fill(fd, a, 100);
+    fill(fd, b, 200);
+    CHECK_EQ(map_bo(fd, id, a, 0, va, 4 * PAGE), 0);
+
+    /* A job of the GPU runs: an unbind waits for it, with everything behind it that overlaps. */
+    struct fence *exec = fence_new();
+    CHECK_EQ(vm_add_exec(vm, exec), 0);
+    struct drm_xe_sync sync = {.type = 2, .flags = 1, .addr = (uintptr_t)&user_fence, .timeline_value = 9};
+    struct drm_xe_vm_bind replace = {.vm_id = id,
+                                     .num_binds = 1,
+                                     .bind = {.obj = b, .addr = va + PAGE, .range = PAGE, .pat_index = PAT_WB},
+                                     .num_syncs = 1,
+                                     .syncs = (uintptr_t)&sync};
+    CHECK_EQ(CALL(fd, XE_VM_BIND, &replace), 0);
+    CHECK_EQ(user_fence, 0);
+    CHECK_EQ(num_mappings(fd, id), 3);
+    CHECK_EQ(gpu_sees(va + PAGE, &word), 0);
+    CHECK_EQ(word, 101);
+    /* Its mapping has a user fence that was not written yet: it cannot go. */
+    CHECK_EQ(unmap(fd, id, va, 4 * PAGE), -EBUSY);
+    CHECK_EQ(num_mappings(fd, id), 3);
+    CHECK_EQ(unmap(fd, id, va + 3 * PAGE, PAGE), 0); /* its neighbour can; it waits as well */
+    CHECK_EQ(num_mappings(fd, id), 3);
+    CHECK_EQ(gpu_sees(va + 3 * PAGE, &word), 0);
+    CHECK_EQ(word, 103);
+    /* Elsewhere, too: one queue's binds keep their order. */
+    CHECK_EQ(map_bo(fd, id, b, 0, va + (1 << 20), 4 * PAGE), 0);
+    CHECK_EQ(num_mappings(fd, id), 4);
+    CHECK_EQ(gpu_sees(va + (1 << 20) + PAGE, &word), -EFAULT);
+    /* A long read crosses old and new alike. */
+    char *bytes = malloc(4 * PAGE);
+    CHECK_EQ(vm_read(vm, va, bytes, 4 * PAGE, &at), 0);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK_EQ(*(uint64_t *)(bytes + i * PAGE), 100 + i);
+    /* GEM_CLOSE of what the page tables still show. */
+    CHECK_EQ(close_bo(fd, a), 0);
+    CHECK_EQ(gpu_sees(va + 3 * PAGE, &word), 0);
+
+    struct drm_xe_wait_user_fence wait = {
+        .addr = (uintptr_t)&user_fence, .value = 9, .mask = ~0ull, .timeout = 1000000};
+    CHECK_EQ(CALL(fd, XE_WAIT_USER_FENCE, &wait), -ETIME);
+    fence_signal(exec, 0);
+    CHECK_EQ(user_fence, 9);
+    wait.timeout = 0;
+    CHECK_EQ(CALL(fd, XE_WAIT_USER_FENCE, &wait), 0);
+    CHECK_EQ(gpu_sees(va + PAGE, &word), 0);
+    CHECK_EQ(word, 200);
+    CHECK_EQ(gpu_sees(va + (1 << 20) + PAGE, &word), 0);
+    CHECK_EQ(word, 201);
+    CHECK_EQ(gpu_sees(va + 3 * PAGE, &word), -EFAULT);
+    CHECK_EQ(at, va + 3 * PAGE);
+    CHECK_EQ(vm_read(vm, va, bytes, 4 * PAGE, &at), -EFAULT);
+    CHECK_EQ(at, va + 3 * PAGE);
+    CHECK_EQ(unmap(fd, id, va, 4 * PAGE), 0);
+    CHECK_EQ(num_mappings(fd, id), 1);
+    CHECK_EQ(stats_of(0).objects, 1);
+    fence_put(exec);
+
+    /* An array of more than the driver's buffers hold is refused while it would have to wait, and passes when it need
+     * not. */
+    exec = fence_new();
+    CHECK_EQ(vm_add_exec(vm, exec), 0);
+    uint32_t large = make_bo(fd, 2 << 20, VRAM, WC, 0);
+    struct drm_xe_vm_bind_op *ops = calloc(1025, sizeof(*ops));
+    for (uint32_t i = 0; i < 1025; i++)
+        ops[i] = (struct drm_xe_vm_bind_op){.obj = large, .addr = (1ull << 32) + i * (2ull << 20), .range = 2 << 20};
+    ops[1024] = (struct drm_xe_vm_bind_op){.op = DRM_XE_VM_BIND_OP_UNMAP, .addr = va + (1 << 20), .range = PAGE};
+    CHECK_EQ(bind_array(fd, id, ops, 1025), -ENOBUFS);
+    CHECK_EQ(num_mappings(fd, id), 1);
+    CHECK_EQ(bind_array(fd, id, ops + 1024 - 256, 257), 0);
+    CHECK_EQ(bind_array(fd, id, ops, 768), 0);
+
+    /* A VM destroyed under a bind that waits: nothing is seen any more, and the fence is written all the same. */
+    user_fence = 0;
+    replace.bind = (struct drm_xe_vm_bind_op){.op = DRM_XE_VM_BIND_OP_UNMAP, .addr = va, .range = 1ull << 30};
+    CHECK_EQ(CALL(fd, XE_VM_BIND, &replace), 0);
+    destroy_vm(fd, id);
+    CHECK_EQ(gpu_sees(va + (1 << 20) + PAGE, &word), -EFAULT);
+    CHECK_EQ(user_fence, 0);
+    fence_signal(exec, 0);
+    CHECK_EQ(user_fence, 9);
+    fence_put(exec);
+    vm_put(vm);
+    free(bytes);
+    free(ops);
+    close_node(fd);
+    check_nothing_left(0);
+    return 0;
+}
