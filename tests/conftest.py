@@ -10,8 +10,15 @@ from collections.abc import Generator, Iterator
 from multiprocessing import resource_tracker
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from helpers import leaks
+
+# A machine that does other things too must not turn a correct test red.
+settings.register_profile(
+    "shared", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("shared")
 
 _FAILED = pytest.StashKey[bool]()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from array import array
-from functools import lru_cache
 
 LIMIT = 1 << 63
 """Values below it leave the top bit of a lane free, which the comparisons need."""
@@ -28,7 +27,6 @@ def column(lanes: int, count: int) -> array[int]:
     return array("Q", lanes.to_bytes(8 * count, sys.byteorder))
 
 
-@lru_cache(maxsize=4)
 def repeat(value: int, count: int) -> int:
     """The same value in every lane."""
     return int.from_bytes(value.to_bytes(8, sys.byteorder) * count, sys.byteorder)

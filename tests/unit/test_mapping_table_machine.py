@@ -243,4 +243,4 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestTable = TableMachine.TestCase
-TestTable.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestTable.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
