@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import os
 import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,9 +29,10 @@ from ze_ipc.broker_protocol import (
 )
 from ze_ipc.broker_registry import Registry, Served
 from ze_ipc.broker_service import Service
-from ze_ipc.errors import Closed, ForkedProcess, InvalidHandle
+from ze_ipc.errors import Closed, ForkedProcess, InvalidHandle, KernelError, ZeIpcError
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
+from ze_ipc.os_errors import error_of_os
 from ze_ipc.policy import Peer, Policy
 from ze_ipc.socket_dir import SocketDir, exporter_dir, socket_name
 
@@ -78,7 +80,7 @@ class Broker:
         )
         broker_id = secrets.token_bytes(BROKER_ID_SIZE)
         host = host_identity()
-        with ExitStack() as taken:
+        with ExitStack() as taken, _translated():
             self._dir = SocketDir(directory, create=True) if directory else exporter_dir()
             taken.callback(self._dir.close)
             self._importers = ImporterTable()
@@ -297,6 +299,20 @@ class Broker:
                 for service in self._services
                 if generation in (None, service.registration.generation)
             ]
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """What the system refuses to a starting broker, as an error of ours."""
+    try:
+        yield
+    except ZeIpcError:
+        raise
+    except OSError as error:
+        raise error_of_os(error, "Broker") from error
+    except RuntimeError as error:
+        # What threading says of a pthread_create() that failed.
+        raise KernelError(str(error), errno=errno.EAGAIN, call="pthread_create") from error
 
 
 def _call_out(hook: Callable[[Peer], None], peer: Peer) -> None:

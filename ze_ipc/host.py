@@ -14,7 +14,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from ze_ipc.errors import KernelError
+from ze_ipc.os_errors import error_of_os
 
 HOST_IDENTITY_SIZE = 8
 """Bytes."""
@@ -34,9 +34,7 @@ def host_identity() -> bytes:
     try:
         boot_id = _BOOT_ID.read_text("utf-8")
     except OSError as error:
-        raise KernelError(
-            f"cannot read {_BOOT_ID}", errno=error.errno, call="open", hint="mount /proc"
-        ) from error
+        raise error_of_os(error, "open", f"cannot read {_BOOT_ID}", hint="mount /proc") from error
     system = os.uname()
     return identity_of(boot_id, system.release, system.version)
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ze_ipc.errors import AccessDenied, KernelError
 from ze_ipc.fds import Fd
+from ze_ipc.os_errors import error_of_os
 
 _SOCKET_NAME = re.compile(r"(?P<broker>[0-9a-f]{16})\.sock|\.(?P<unborn>[0-9a-f]{16})\.new")
 
@@ -64,15 +65,17 @@ class SocketDir:
             except PermissionError as error:
                 raise _denied(path, "cannot be made there", error.errno) from error
             except OSError as error:
-                raise KernelError(
-                    f"cannot make {path}", errno=error.errno, call="mkdir", hint=_HINT
-                ) from error
+                raise error_of_os(error, "mkdir", f"cannot make {path}", hint=_HINT) from error
         try:
             number = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except NotADirectoryError as error:
             raise _denied(path, "is a symbolic link or no directory", errno.EACCES) from error
+        except FileNotFoundError:
+            raise
         except PermissionError as error:
             raise _denied(path, "cannot be entered", error.errno) from error
+        except OSError as error:
+            raise error_of_os(error, "open") from error
         self._fd = Fd(number)
         try:
             self._check()
@@ -101,7 +104,10 @@ class SocketDir:
         meets a socket of this name that refuses only because it is not ready.
         """
         unborn, name = f".{broker_id.hex()}.new", socket_name(broker_id)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise error_of_os(error, "socket") from error
         try:
             # Linux takes the mode of a socket file from the socket's inode, less the umask.
             os.fchmod(sock.fileno(), mode)
@@ -116,9 +122,7 @@ class SocketDir:
             sock.close()
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise _denied(self.path, "cannot be written", error.errno) from error
-            raise KernelError(
-                f"cannot listen in {self.path}", errno=error.errno, call="bind", hint=_HINT
-            ) from error
+            raise error_of_os(error, "bind", f"cannot listen in {self.path}", hint=_HINT) from error
         except BaseException:
             sock.close()
             raise
@@ -171,7 +175,11 @@ class SocketDir:
             return False
         if unborn and time.time() - status.st_mtime < _UNBORN_AGE:
             return False
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError:
+            return False
+        with probe:
             probe.setblocking(False)
             return probe.connect_ex(self.address(name)) == errno.ECONNREFUSED
 

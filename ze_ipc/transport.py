@@ -43,9 +43,9 @@ from ze_ipc.errors import (
 )
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
+from ze_ipc.os_errors import error_of_os
 from ze_ipc.policy import peer_of
 from ze_ipc.socket_dir import SocketDir, candidate_dirs, socket_name
-from ze_ipc.transport_errors import error_of_os
 from ze_ipc.transport_pidfd import dial_by_pidfd
 
 _log = logging.getLogger(__name__)

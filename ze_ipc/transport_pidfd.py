@@ -24,8 +24,8 @@ from ze_ipc.errors import (
 from ze_ipc.fds import Fd
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import seccomp_mode, yama_scope
+from ze_ipc.os_errors import error_of_os
 from ze_ipc.pidfd import pidfd_getfd, pidfd_open
-from ze_ipc.transport_errors import error_of_os
 
 _CALL = "open_ipc_handle"
 
