@@ -12,6 +12,7 @@
 #include "bo_table.h"
 #include "device.h"
 #include "gem.h"
+#include "purge.h"
 #include "store.h"
 
 struct bo *bo_new(struct device *dev, uint64_t size)
@@ -41,6 +42,7 @@ static void bo_free_locked(struct bo *bo)
         bo_table_remove(dev->by_offset, BY_OFFSET, bo);
     if (bo->resident)
         dev->region_used[bo->region] -= bo->size;
+    purge_forget_locked(bo);
     dev->num_objects--;
     bo_view_free(bo);
     if (bo->storage)
@@ -90,6 +92,8 @@ int bo_populate_locked(struct bo *bo)
     bool vram = bo->placement >> REGION_VRAM & 1, system = bo->placement >> REGION_SYSTEM & 1;
     if (bo->size > size[vram ? REGION_VRAM : REGION_SYSTEM] && !(vram && system && bo->size <= size[REGION_SYSTEM]))
         return -ENOSPC;
+    if (dev->dontneed && used[vram ? REGION_VRAM : REGION_SYSTEM] + bo->size > size[vram ? REGION_VRAM : REGION_SYSTEM])
+        purge_reclaim_locked(dev);
     uint64_t room[2] = {
         used[REGION_SYSTEM] < size[REGION_SYSTEM] ? size[REGION_SYSTEM] - used[REGION_SYSTEM] : 0,
         used[REGION_VRAM] < size[REGION_VRAM] ? size[REGION_VRAM] - used[REGION_VRAM] : 0,
@@ -166,22 +170,4 @@ uint64_t bo_mmap_offset_locked(struct bo *bo)
     }
     dev->next_offset += (bo->size + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
     return bo->mmap_offset;
-}
-
-void bo_purge(struct bo *bo)
-{
-    pthread_mutex_lock(&bo->dev->lock);
-    bo->purge = BO_PURGED;
-    if (bo->resident) {
-        bo->dev->region_used[bo->region] -= bo->size;
-        bo->resident = false;
-    }
-    int fd = bo->storage ? bo_open_file(bo, O_RDWR | O_CLOEXEC) : -1;
-    pthread_mutex_unlock(&bo->dev->lock);
-    if (fd >= 0) {
-        if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bo->size) < 0 &&
-            (ftruncate(fd, 0) || ftruncate(fd, (off_t)bo->size)))
-            errno = EIO; /* the old bytes stay readable: harmless, they were offered for loss only */
-        close(fd);
-    }
 }

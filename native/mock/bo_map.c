@@ -123,6 +123,16 @@ void bo_unmap(struct bo *bo)
     pthread_mutex_unlock(&lock);
 }
 
+bool bo_view_purge(struct bo *bo)
+{
+    pthread_mutex_lock(&lock);
+    bool idle = !bo->view || bo->view->pins == 0;
+    if (idle)
+        bo->purge = BO_PURGED; /* who pins it from now on looks at this */
+    pthread_mutex_unlock(&lock);
+    return idle;
+}
+
 void bo_view_free(struct bo *bo)
 {
     pthread_mutex_lock(&lock);

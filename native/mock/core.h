@@ -126,6 +126,7 @@ struct device {
     uint64_t region_used[2];
     uint64_t num_objects;
     uint64_t num_handles;
+    struct bo *dontneed; /* purge.c */
     struct fault_plan *faults;
     atomic_uint num_faults;
     atomic_ullong counts[XE_MOCK_MAX_IOCTLS];
@@ -218,7 +219,8 @@ struct bo {
     struct handle *handles;
     struct vma *vmas; /* mappings of it in any VM */
     uint32_t flink;
-    struct bo_view *view; /* bo_map.c; cached CPU mapping */
+    struct bo_view *view;     /* bo_map.c; cached CPU mapping */
+    struct bo *next_dontneed; /* purge.c */
 };
 
 /* A file's name for a bo. */
@@ -245,8 +247,6 @@ void *bo_map(struct bo *bo);
 void bo_unmap(struct bo *bo);
 /* A new descriptor on the bo's file, O_RDWR, O_CLOEXEC; -errno. */
 int bo_open_file(struct bo *bo, int flags);
-/* The bytes are lost: reads give zeros. dev->lock NOT held. */
-void bo_purge(struct bo *bo);
 
 /* ---- address spaces (vm.c, vma.c, bind*.c) ---- */
 

@@ -54,6 +54,7 @@ const struct ioctl_row ioctl_table[XE_MOCK_MAX_IOCTLS] = {
     ROW(XE_EXEC_QUEUE_GET_PROPERTY, IOCTL_RENDER, exec_queue_get_property_ioctl),
     ROW(XE_EXEC_QUEUE_SET_PROPERTY, IOCTL_RENDER, exec_queue_set_property_ioctl),
     ROW(XE_EXEC, IOCTL_RENDER, exec_ioctl),
+    ROW(XE_MADVISE, IOCTL_RENDER, madvise_ioctl),
     ROW(XE_VM_GET_PROPERTY, IOCTL_RENDER, vm_get_property_ioctl),
     ROW(XE_OBSERVATION, IOCTL_RENDER, observation_ioctl),
     ROW(XE_VM_QUERY_MEM_RANGE_ATTRS, IOCTL_RENDER, vm_query_attrs_ioctl),

@@ -204,6 +204,11 @@ int vm_span(struct vm *vm, uint64_t va, uint64_t size, bool write, struct gpu_sp
             bo_put(vma.bo);
             return -ENOMEM;
         }
+        if (vma.bo->purge == BO_PURGED) { /* pinned, so it stays what it is: a null mapping, as the kernel rebinds it */
+            bo_unmap(vma.bo);
+            bo_put(vma.bo);
+            return 0;
+        }
         span->offset = vma.offset + (va - vma.start);
         span->cpu = cpu + span->offset;
         span->bo = vma.bo;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "gem.h"
+#include "purge.h"
 
 /* xorshift: balance needs randomness, not secrecy. */
 static uint32_t random_priority(void)
@@ -82,6 +83,8 @@ static uint64_t free_tree_locked(struct vma *tree)
         *tree->link_in_bo = tree->next_in_bo;
         if (tree->next_in_bo)
             tree->next_in_bo->link_in_bo = tree->link_in_bo;
+        if (tree->bo->vmas && tree->bo->vmas->purge) /* perhaps all that are left do not need it */
+            purge_update_locked(tree->bo);
         bo_put_locked(tree->bo);
     }
     free(tree);
