@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 MOCK = ROOT / "native" / "mock"
 PROGRAMS = sorted(path.stem for path in HERE.glob("test_*.c"))
-UNDER_TSAN = ["test_threads", "test_pending", "test_primitives"]
+UNDER_TSAN = ["test_threads", "test_pending", "test_primitives", "test_queues", "test_syncobjs"]
 # The sanitizers' own allocators are not safe in the child of a process with threads.
 ARGUMENTS = {"test_threads": ["nofork"]}
 
@@ -107,7 +107,7 @@ def test_under_address_and_undefined_sanitizers(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", UNDER_TSAN)
 def test_under_thread_sanitizer(name: str, tsan_core: tuple[Path, list[Path]]) -> None:
-    run_program(name, *tsan_core, TSAN, *ARGUMENTS.get(name, []))
+    run_program(name, *tsan_core, TSAN, "nofork")
 
 
 @pytest.mark.timeout(600)
