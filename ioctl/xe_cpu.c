@@ -2,6 +2,7 @@
 #include "xe_objects.h"
 #include "xe_time.h"
 #include "xe_uapi.h"
+#include "xe_wc.h"
 
 #include <errno.h>
 #include <string.h>
@@ -138,7 +139,7 @@ static int copy_some(struct xe_device *device, struct xe_cpu_copy *copy)
     if (copy->write)
         memcpy(bytes, copy->buffer + copy->position, size);
     else
-        memcpy(copy->buffer + copy->position, bytes, size);
+        xe_read_wc(copy->buffer + copy->position, bytes, size);
     xe_cpu_unmap(at, start + size - from);
     copy->inside += size;
     copy->position += size;
