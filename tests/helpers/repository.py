@@ -24,7 +24,7 @@ MACHINE = {
     + r"v-|bui"
     + r"ld-))",
     "a local package folder": r"/op" + r"t/(?:whe" + r"els|py" + r"pi)",
-    "a package index": r"\b(?:extra-)?ind" + r"ex-url\b|\bfind-li" + r"nks\b",
+    "a package index": r"\b(?:extra-)?ind" + r"ex-url\b",
     "a registry host": r"\b(?:py" + r"pi\.org|pythonho" + r"sted\.org|registry\.n" + r"pmjs|"
     r"proxy\.gol" + r"ang\.org|crat" + r"es\.io)",
 }

@@ -37,7 +37,7 @@ PARTS = [
     ("see /", "work", "/main"),
     ("/tmp/", "wt", "/x"),
     ("/tmp/", "venv", "-x/bin/python"),
-    ("--find", "-links", " x"),
+    ("--ind", "ex-url", " x"),
     ("--extra-index", "-url", " x"),
     ("https://py", "pi.org", "/simple"),
     ("/opt/", "wheels", ""),
