@@ -14,6 +14,7 @@ LAYER_OF = {
     # name under ze_ipc -> layer; a package's name stands for all of it
     "result": LEAVES,
     "errors": LEAVES,
+    "os_errors": LEAVES,
     "fds": LEAVES,
     "_buffer": LEAVES,
     "_ze": 0,
