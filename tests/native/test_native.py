@@ -1,4 +1,4 @@
-"""The C tests of the mock device, built with gcc under sanitizers and run one by one."""
+"""The C tests of the mock device and of the backend's loops, each under the sanitizers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 MOCK = ROOT / "native" / "mock"
 PROGRAMS = sorted(path.stem for path in HERE.glob("test_*.c"))
-UNDER_TSAN = ["test_threads", "test_pending", "test_primitives", "test_queues", "test_syncobjs"]
+UNDER_TSAN = [
+    "test_threads",
+    "test_pending",
+    "test_primitives",
+    "test_queues",
+    "test_syncobjs",
+    "test_xe_loops",
+]
 # The sanitizers' own allocators are not safe in the child of a process with threads.
 ARGUMENTS = {"test_threads": ["nofork"]}
 
@@ -41,12 +48,12 @@ COMPILER = shutil.which("gcc") or "gcc"
 
 
 def core_sources() -> list[Path]:
-    """The C files of the device core that its CMakeLists.txt lists, and the front in a process."""
+    """The C files of the device core that its CMakeLists.txt lists, and of the backend's loops."""
     listed = (MOCK / "CMakeLists.txt").read_text()
     names = {path.name for path in MOCK.glob("*.c")}
     sources = [MOCK / name for name in sorted(names) if f" {name}" in listed.replace("\n", " ")]
     assert MOCK / "vm.c" in sources
-    return sources
+    return [*sources, *sorted((ROOT / "ioctl").glob("xe_*.c"))]
 
 
 def build_core(directory: Path, sanitizer: list[str]) -> list[Path]:
