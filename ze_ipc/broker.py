@@ -18,7 +18,8 @@ from pathlib import Path
 from socket import socket
 
 from ze_ipc.broker_importers import Importer, ImporterTable
-from ze_ipc.broker_listener import Limits, Listener, refuse
+from ze_ipc.broker_limits import Limits
+from ze_ipc.broker_listener import Listener, refuse
 from ze_ipc.broker_pool import WorkerPool
 from ze_ipc.broker_protocol import (
     Flag,
@@ -65,7 +66,7 @@ class Broker:
     """Serves exports over one unix socket until close(); safe to use from several threads.
 
     It knows nothing of devices. No lock is held while it sends or calls out. At rest it costs one
-    thread and eight fds, whatever it serves, and one fd for each of up to 64 importing processes.
+    thread and eight fds, whatever it serves, and one fd for each of some importing processes.
     """
 
     def __init__(self, *, directory: Path | None = None, limits: Limits | None = None) -> None:
@@ -75,15 +76,20 @@ class Broker:
         self._lock = threading.Lock()
         self._services: set[Service] = set()
         self._registry = Registry()
+        limits = limits or Limits.of_process()
         self._pool = WorkerPool(
-            self._serve, name="ze_ipc-serve", max_threads=32, max_per_key=8, max_queued=1024
+            self._serve,
+            name="ze_ipc-serve",
+            max_threads=limits.threads,
+            max_per_key=limits.threads_a_peer,
+            max_queued=limits.queued,
         )
         broker_id = secrets.token_bytes(BROKER_ID_SIZE)
         host = host_identity()
         with ExitStack() as taken, _translated():
             self._dir = SocketDir(directory, create=True) if directory else exporter_dir()
             taken.callback(self._dir.close)
-            self._importers = ImporterTable()
+            self._importers = ImporterTable(limits.watched)
             taken.callback(self._importers.close)
             self._dir.remove_stale()
             listening = self._dir.listen(broker_id, mode=0o600, backlog=_BACKLOG)
@@ -95,7 +101,7 @@ class Broker:
                 watched_fd=self._importers.fileno(),
                 tick=self._look_after_importers,
                 spare_fds=self._watch_nobody,
-                limits=limits or Limits(),
+                limits=limits,
             )
             # The first peer may be answered as soon as it has started.
             self.address = BrokerAddress(host, self._pid, broker_id, -1, self._dir.path)

@@ -7,7 +7,6 @@ held; processes beyond it are recognised by pid and start time, when somebody as
 from __future__ import annotations
 
 import itertools
-import resource
 import select
 import socket
 import threading
@@ -23,7 +22,6 @@ from ze_ipc.policy import Peer
 _SO_PEERPIDFD = 77
 """asm-generic/socket.h, Linux 6.5: a pidfd of the process that connected, no race with its pid."""
 
-_MAX_WATCHED = 64
 _MAX_PROCESSES = 4096
 """Recorded at once; the oldest is forgotten for one more, as strangers' ends may not be known."""
 
@@ -60,13 +58,12 @@ class ImporterTable:
     fileno() becomes readable when a watched process has ended: then call take_ended().
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_watched: int) -> None:
         self._lock = threading.Lock()
         self._processes: dict[Hashable, Process] = {}
         self._strangers = itertools.count()
         self._epoll = select.epoll()
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._max_watched = min(_MAX_WATCHED, max(soft, 0) // 8)
+        self._max_watched = max_watched
 
     def fileno(self) -> int:
         """The number of the fd to wait on."""

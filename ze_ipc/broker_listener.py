@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_protocol import DOORBELL, REQUEST_SIZE, Status, encode_refusal
 from ze_ipc.fds import Fd
 from ze_ipc.policy import Peer, peer_of
@@ -29,22 +30,6 @@ _CREDENTIALS = struct.Struct("3i")
 _OUT_OF_FDS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _ACCEPTS_AT_ONCE = 64
 _RINGS_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What unknown peers may cost."""
-
-    pending: int = 128
-    """Connections that have not made their request yet."""
-    handshake_seconds: float = 2.0
-    """Time for that."""
-    pause_seconds: float = 0.05
-    """Between attempts to accept while there are no fds."""
-    patience_seconds: float = 0.25
-    """How long that may go on before waiting peers are refused."""
-    tick_seconds: float = 5.0
-    """Between calls of the tick, when it has something to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +217,9 @@ class Listener:
     def _take(self, sock: socket.socket) -> None:
         """Take a connection over: its request may be here already."""
         try:
-            sock.setblocking(True)
+            if sock.gettimeout() is not None:
+                # socket.setdefaulttimeout() was called; MSG_DONTWAIT would wait.
+                sock.setblocking(True)
             peer = peer_of(sock)
         except OSError:
             sock.close()

@@ -70,6 +70,9 @@ class Flag(IntFlag):
     """Only whether it could be opened: no manifest, no objects, not counted as an open."""
 
 
+_KNOWN_FLAGS = sum(Flag)
+
+
 class Status(IntEnum):
     """How a broker answers, and why not."""
 
@@ -119,7 +122,7 @@ def decode_request(message: bytes) -> Request:
     magic, flags, handle = _REQUEST.unpack(message)
     if magic != b"ZQ01":
         raise Malformed("not a request")
-    if flags & ~sum(Flag):
+    if flags & ~_KNOWN_FLAGS:
         raise Malformed(f"flags {flags:#x}")
     return Request(Flag(flags), handle)
 

@@ -277,13 +277,12 @@ def dial_broker(handle: HandleFields, deadline: float) -> socket.socket:
 def _connect_in(directory: SocketDir, name: str, deadline: float) -> socket.socket | None:
     """A connection to a socket of the directory; None when nobody listens there."""
     try:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Without O_NONBLOCK an interrupted connect() cannot be told from a finished one.
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     except OSError as error:
         raise error_of_os(error, "socket") from error
     connected = False
     try:
-        # Without O_NONBLOCK an interrupted connect() cannot be told from a finished one.
-        sock.setblocking(False)
         delay = _FIRST_DELAY
         while (code := sock.connect_ex(directory.address(name))) == errno.EAGAIN:
             # The backlog is full, for which no event exists.

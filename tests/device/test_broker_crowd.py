@@ -14,7 +14,7 @@ from helpers import broker_child
 from helpers.broker_fakes import FakeExport, eventually, expected, fd_count, open_range
 from ze_ipc import broker_protocol as protocol
 from ze_ipc.broker import Broker
-from ze_ipc.broker_listener import Limits
+from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_protocol import Flag
 from ze_ipc.errors import FdLimit
 from ze_ipc.handle import HandleFields

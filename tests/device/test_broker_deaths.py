@@ -18,6 +18,7 @@ from helpers.broker_fakes import (
     open_range,
     receive_objects,
 )
+from ze_ipc import broker_service
 from ze_ipc.broker import Broker
 from ze_ipc.errors import ExporterGone, ZeIpcError
 from ze_ipc.handle import HandleFields
@@ -208,3 +209,24 @@ def test_exporter_ends_while_its_broker_lives() -> None:
             assert time.monotonic() - begun < 3
         with pytest.raises(ExporterGone):
             open_range(handle)
+
+
+@pytest.mark.parametrize("manifest", [8, 2_000_000])
+def test_importer_that_takes_no_more_is_given_up(
+    broker: Broker, manifest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_service, "_SECONDS", 0.2)
+    export = FakeExport(2, b"m" * manifest)
+    handle = broker.handle_fields(*broker.register(export))
+    with connect(handle, time.monotonic() + 5) as connection:
+        connection.request()
+        assert eventually(lambda: len(broker._running()) == 1)
+        assert eventually(lambda: not broker._running(), 3)
+        if manifest > 1_000_000:
+            with pytest.raises(ExporterGone):
+                connection.manifest()
+        else:
+            connection.manifest()
+            with pytest.raises(ConnectionError):
+                receive_objects(connection, 2)
+    assert export.events == []

@@ -13,7 +13,7 @@ import pytest
 from helpers.broker_fakes import FakeExport, eventually, expected, fd_count, open_range
 from ze_ipc import transport_pidfd
 from ze_ipc.broker import Broker
-from ze_ipc.broker_listener import Limits
+from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_protocol import DOORBELL, doorbell_name
 from ze_ipc.errors import OpenTimeout
 from ze_ipc.fds import send_fds

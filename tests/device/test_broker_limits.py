@@ -16,7 +16,7 @@ import pytest
 from helpers import broker_child
 from helpers.broker_fakes import FakeExport, eventually, expected, fd_count, open_range
 from ze_ipc.broker import Broker
-from ze_ipc.broker_listener import Limits
+from ze_ipc.broker_limits import Limits
 from ze_ipc.errors import FdLimit, KernelError
 from ze_ipc.handle import HandleFields
 from ze_ipc.transport import TransportName, probe

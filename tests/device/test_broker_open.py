@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import socket
 import threading
@@ -23,6 +24,7 @@ from helpers.broker_fakes import (
 )
 from ze_ipc import broker_importers
 from ze_ipc.broker import Broker
+from ze_ipc.broker_limits import Limits
 from ze_ipc.errors import Closed, InvalidArgument
 from ze_ipc.fds import Fd
 from ze_ipc.handle import HandleFields
@@ -122,6 +124,15 @@ def test_between_processes(broker: Broker, transport: TransportName) -> None:
         assert eventually(lambda: broker.importers(handle.generation)[0].opens == 2)
 
 
+@pytest.fixture
+def short_of_fds() -> Iterator[None]:
+    """The limits of the smallest process that must work: 256 fds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @pytest.mark.parametrize("watched", [True, False])
 def test_end_of_an_importer_is_reported(broker: Broker, watched: bool) -> None:
     if not watched:
@@ -205,6 +216,16 @@ def test_64_importers_at_once(broker: Broker) -> None:
     with ThreadPoolExecutor(64) as pool:
         assert all(pool.map(work, range(64)))
     export.wait_for("opened", 64)
+
+
+def test_64_importers_at_once_with_256_fds(short_of_fds: None) -> None:
+    limits = Limits.of_process()
+    assert (limits.pending, limits.queued, limits.watched) == (32, 64, 32)
+    with Broker() as broker, broker_child.Child("import_many", count=64) as child:
+        export = FakeExport(10, b"m" * 50_000)
+        handle = serve(broker, export)
+        assert child.ask(handle.pack().hex()) == 64
+        export.wait_for("opened", 64)
 
 
 def test_1000_importers_in_a_row(broker: Broker) -> None:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,11 @@ def importer(handle: HandleFields | str, *, prefix: Sequence[str] = (), **option
 def main() -> None:
     """Run the verb of the command line."""
     options = json.loads(sys.argv[2])
-    verbs: dict[str, Callable[..., None]] = {"export": _export, "import": _import}
+    verbs: dict[str, Callable[..., None]] = {
+        "export": _export,
+        "import": _import,
+        "import_many": _import_many,
+    }
     verbs[sys.argv[1]](**options)
 
 
@@ -240,6 +245,22 @@ def _import(
         _print([result, time.monotonic() - begun])
     for connection in kept:
         connection.close()
+
+
+def _import_many(count: int) -> None:
+    """Open the handle of each command ``count`` times at once; how many of them succeeded."""
+    for text, *_ in _commands():
+        fields = HandleFields.unpack(bytes.fromhex(text))
+        barrier = threading.Barrier(count)
+
+        def work(
+            _: int, barrier: threading.Barrier = barrier, fields: HandleFields = fields
+        ) -> int:
+            barrier.wait(20)
+            return len(open_range(fields, 30)[1]) > 0
+
+        with ThreadPoolExecutor(count) as pool:
+            _print(sum(pool.map(work, range(count))))
 
 
 def _open_until(
