@@ -305,10 +305,12 @@ def _trusted(sock: socket.socket, directory: SocketDir) -> socket.socket:
 
     Where others may make files too, the name of a dead broker is theirs to take.
     """
+    if not directory.shared:
+        return sock
     with ExitStack() as undo:
         undo.callback(sock.close)
         uid = peer_of(sock).uid
-        if not directory.shared or uid in {os.geteuid(), 0, *_exporter_uids()}:
+        if uid in {os.geteuid(), 0, *_exporter_uids()}:
             undo.pop_all()
             return sock
     raise AccessDenied(

@@ -35,7 +35,7 @@ def test_identity_is_the_same_in_another_process() -> None:
 
 
 def test_identity_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(host, "_BOOT_ID", tmp_path / "none")
+    monkeypatch.setattr(host, "_BOOT_ID", str(tmp_path / "none"))
     host.host_identity.cache_clear()
     with pytest.raises(KernelError):
         host.host_identity()
@@ -52,6 +52,18 @@ def test_start_time() -> None:
         assert theirs >= ours
         child.communicate(b"\n")
     assert host.start_time(child.pid) is None
+
+
+def test_start_time_of_a_process_with_a_strange_name(tmp_path: Path) -> None:
+    program = tmp_path / "a) b (c"
+    program.write_text("#!/bin/sh\nread line\n")
+    program.chmod(0o700)
+    with subprocess.Popen([program], stdin=subprocess.PIPE) as child:
+        ours, theirs = host.start_time(os.getpid()), host.start_time(child.pid)
+        assert ours is not None
+        assert theirs is not None
+        assert theirs >= ours
+        child.communicate(b"\n")
 
 
 def test_seccomp_mode_is_what_the_kernel_says() -> None:
