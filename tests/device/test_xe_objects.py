@@ -26,6 +26,7 @@ from ze_ipc.errors import (
     OutOfHostMemory,
     UnsupportedAlignment,
 )
+from ze_ipc.mock_tree import PLATFORMS
 from ze_ipc.xe import XeBackend, open_mock
 
 PAGE = 4096
@@ -56,6 +57,12 @@ def test_an_integrated_device_has_no_memory_of_its_own() -> None:
         objects = backend.create_objects(PAGE, "device", 2)
         assert backend.object_sizes(objects) == array("Q", [PAGE, PAGE])
         backend.release_objects(objects)
+
+
+@pytest.mark.parametrize(("index", "profile"), [(0, "bmg"), (3, "bmg"), (LNL, "lnl")])
+def test_a_mock_device_sits_where_the_preload_library_shows_it(index: int, profile: str) -> None:
+    with open_mock(index, profile=profile) as backend:
+        assert backend.info.pci_address == PLATFORMS[profile].pci_address(index)
 
 
 def test_a_device_cannot_become_another(backend: XeBackend) -> None:

@@ -17,7 +17,7 @@ from ze_ipc.xe.device import Device
 from ze_ipc.xe.names import device_name
 from ze_ipc.xe.objects import Objects
 from ze_ipc.xe.pat import pat_of, platform
-from ze_ipc.xe.query import query
+from ze_ipc.xe.query import Facts
 from ze_ipc.xe.staging import stage
 from ze_ipc.xe.stream import receive_objects, send_objects
 from ze_ipc.xe.va import VaHeap
@@ -35,11 +35,10 @@ class XeBackend:
 
     name: Literal["xe", "level_zero"] = "xe"
 
-    def __init__(self, device: Device, pci_address: str, is_mock: bool) -> None:
+    def __init__(self, device: Device, facts: Facts, pci_address: str, is_mock: bool) -> None:
         """Takes over the device, and closes it when this fails."""
         with contextlib.ExitStack() as undo:
             undo.callback(device.close)
-            facts = query(device)
             graphics = platform(facts.graphics, facts.device_id)
             self._device = device
             self._facts = facts

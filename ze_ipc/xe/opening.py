@@ -8,6 +8,7 @@ from ze_ipc.xe.backend import XeBackend
 from ze_ipc.xe.device import Device
 from ze_ipc.xe.errors import kernel_error
 from ze_ipc.xe.nodes import RenderNode, driver_name, is_mock_node, pci_address, require_node
+from ze_ipc.xe.query import Facts, query
 
 
 def open_backend(node: RenderNode | str | None = None) -> XeBackend:
@@ -24,7 +25,7 @@ def open_backend(node: RenderNode | str | None = None) -> XeBackend:
                 hint="bind the GPU to the xe driver (kernel 6.12 or newer)",
             )
         address = pci_address(path) if isinstance(node, str) else node.pci_address
-        return XeBackend(device, address, is_mock=is_mock_node(path))
+        return XeBackend(device, query(device), address, is_mock=is_mock_node(path))
     except BaseException:
         device.close()
         raise
@@ -70,9 +71,17 @@ def open_mock(
             ) from kernel_error(rc, "xe_mock_configure")
     # Two cffi modules: a pointer crosses as a number.
     ops = ffi.cast("const struct xe_ops *", int(mock_ffi.cast("uintptr_t", mock_lib.xe_mock_ops())))
-    return XeBackend(Device(ops, f"mock:{index}"), _mock_address(index), is_mock=True)
+    device = Device(ops, f"mock:{index}")
+    try:
+        facts = query(device)
+        return XeBackend(device, facts, _mock_address(facts, index), is_mock=True)
+    except BaseException:
+        device.close()
+        raise
 
 
-def _mock_address(index: int) -> str:
-    """The mock's place on its pretended PCI bus."""
-    return f"0000:{3 + index:02x}:00.0"
+def _mock_address(facts: Facts, index: int) -> str:
+    """The mock's place on its pretended PCI bus: where mock_tree puts it, so that a device has one
+    UUID however it is reached.
+    """
+    return f"0000:{3 + index:02x}:00.0" if facts.vram else f"0000:00:{2 + index:02x}.0"
