@@ -21,6 +21,7 @@ UNDER_TSAN = [
     "test_queues",
     "test_syncobjs",
     "test_xe_loops",
+    "test_syncobj_fds",
 ]
 # The sanitizers' own allocators are not safe in the child of a process with threads.
 ARGUMENTS = {"test_threads": ["nofork"]}
