@@ -6,6 +6,7 @@ waits; the rest has a thread of its own.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
@@ -28,6 +29,8 @@ from ze_ipc.fds import Fd
 from ze_ipc.policy import Peer
 
 _log = logging.getLogger(__name__)
+
+_PEER_LEFT = frozenset({errno.EPIPE, errno.ECONNRESET})
 
 _FDS_NEEDED = 2
 """At once, by a sender that is as sparing as it can be."""
@@ -79,15 +82,16 @@ class Service:
         """After reply(): the rest; whether the peer said at the end that it holds the range."""
         try:
             return self._serve() == 0
-        except DeadlinePassed:
+        except (DeadlinePassed, TimeoutError):
             _log.warning("%s did not take generation %d in time", self.peer, self._generation)
         except Malformed as error:
             _log.warning("%s broke the protocol: %s", self.peer, error)
-        except (ConnectionError, EOFError):
-            _log.debug("%s went away in the middle of an open", self.peer)
-        except (ZeIpcError, OSError) as error:
-            # The peer sees the connection end; it cannot be told more in the middle of a stream.
-            _log.warning("cannot serve generation %d to %s: %s", self._generation, self.peer, error)
+        except (ZeIpcError, OSError, EOFError) as error:
+            if isinstance(error, EOFError) or getattr(error, "errno", None) in _PEER_LEFT:
+                _log.debug("%s went away in the middle of an open", self.peer)
+            else:
+                # The peer sees the connection end; in a stream it cannot be told more.
+                _log.warning("generation %d failed for %s: %s", self._generation, self.peer, error)
         return False
 
     def interrupt(self) -> None:

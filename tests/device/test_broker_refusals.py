@@ -447,7 +447,7 @@ def test_exporter_of_another_user(other_user: int) -> None:
             refused(handle, InvalidArgument)
         finally:
             del os.environ["ZE_IPC_EXPORTER_UIDS"]
-        assert child.ask("stats")["services"] == 0
+        assert eventually(lambda: child.ask("stats")["services"] == 0)
     directory.rmdir()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -42,7 +43,7 @@ class FakeExport:
                 _wait(sock, deadline)
                 message = sock.recv(_COUNT.size)
                 if message != _COUNT.pack(index + 1):
-                    raise ConnectionError("no acknowledgement")
+                    raise ConnectionResetError(errno.ECONNRESET, "no acknowledgement")
 
     def opened(self, peer: Peer) -> None:
         self._note("opened", peer)
