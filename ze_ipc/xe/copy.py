@@ -107,11 +107,10 @@ class CopyEngine:
     def close(self) -> None:
         """Destroy the queue and free the batches; idempotent. A running job is killed."""
         with self._lock:
-            areas, self._area, self._parked = [*self._parked, self._area], None, []
-            for area in areas:
-                if area is not None:
-                    self._destroy_queue(area.queue)
-                    self._free(area)
+            area, self._area = self._area, None
+            if area is not None:
+                self._parked.append(area)
+            self._end_parked()
 
     def _run(self, job: dict[str, int], deadline: float) -> None:
         blit = ffi.new(
@@ -132,11 +131,10 @@ class CopyEngine:
                 try:
                     self._submit(area)
                     self._wait(area, deadline)
-                except DeviceLost:
-                    # Banned, so nothing runs on it any more. The next call gets a new queue.
+                except BaseException:
+                    # Banned, or its job may still run: the next call gets a new queue.
                     self._area = None
-                    self._destroy_queue(area.queue)
-                    self._free(area)
+                    self._end(area)
                     raise
 
     @contextlib.contextmanager
@@ -182,27 +180,12 @@ class CopyEngine:
     def _wait(self, area: _Area, deadline: float) -> None:
         fence = ffi.cast("uint64_t *", area.cpu + _FENCE)
         until = nanoseconds(deadline)
-        try:
-            with self._device as pointer:
-                rc = -errno.EINTR
-                while rc == -errno.EINTR:
-                    rc = lib.xe_wait_value(pointer, fence, area.value, area.queue, until)
-        except BaseException:
-            self._park(area)
-            raise
+        with self._device as pointer:
+            rc = -errno.EINTR
+            while rc == -errno.EINTR:
+                rc = lib.xe_wait_value(pointer, fence, area.value, area.queue, until)
         if rc < 0:
-            error = self._error(rc, "DRM_IOCTL_XE_WAIT_USER_FENCE", area.queue)
-            if not isinstance(error, DeviceLost):
-                self._park(area)
-            raise error
-
-    def _park(self, area: _Area) -> None:
-        """The job may still run and read its batch: the queue is killed, and the memory stays until
-        the device closes.
-        """
-        self._area = None
-        self._destroy_queue(area.queue)
-        self._parked.append(area)
+            raise self._error(rc, "DRM_IOCTL_XE_WAIT_USER_FENCE", area.queue)
 
     def _error(self, rc: int, call: str, queue: int) -> ZeIpcError:
         """Ask the kernel why: a banned queue and the address of the fault, where it keeps them."""
@@ -236,6 +219,7 @@ class CopyEngine:
         return int(faults[count - 1].address) if count else None
 
     def _new_area(self, deadline: float) -> _Area:
+        self._end_parked()
         with contextlib.ExitStack() as undo:
             size = max(AREA, self._page_size)
             column = self._objects.create(size, "host", 1)
@@ -293,18 +277,31 @@ class CopyEngine:
         )
         return int(arg.exec_queue_id)
 
-    def _destroy_queue(self, queue: int) -> None:
-        arg = ffi.new("struct drm_xe_exec_queue_destroy *", {"exec_queue_id": queue})
-        with contextlib.suppress(ZeIpcError):
-            self._device.try_ioctl(lib.DRM_IOCTL_XE_EXEC_QUEUE_DESTROY, arg)
+    def _end_parked(self) -> None:
+        areas, self._parked = self._parked, []
+        for area in areas:
+            self._end(area)
 
-    def _free(self, area: _Area) -> None:
+    def _end(self, area: _Area) -> None:
+        """Kill what runs and free its batch: the kernel unmaps only when the GPU is done with it.
+        Memory that the GPU may still use is parked, to be tried again.
+        """
         size = max(AREA, self._page_size)
-        lib.xe_cpu_unmap(area.cpu, size)
+        if area.cpu:
+            lib.xe_cpu_unmap(area.cpu, size)
+            area.cpu = 0
+        arg = ffi.new("struct drm_xe_exec_queue_destroy *", {"exec_queue_id": area.queue})
+        try:
+            if area.queue:
+                self._device.try_ioctl(lib.DRM_IOCTL_XE_EXEC_QUEUE_DESTROY, arg)
+                area.queue = 0
+            self._space.unmap(area.gpu, size, time.monotonic() + UNDO_TIMEOUT)
+        except ZeIpcError:
+            self._parked.append(area)
+            return
+        self._heap.release(area.gpu, size)
         with contextlib.suppress(ZeIpcError):
             self._objects.release(array("Q", [area.obj]))
-            self._space.unmap(area.gpu, size, time.monotonic() + UNDO_TIMEOUT)
-            self._heap.release(area.gpu, size)
 
 
 def _copy_engine(facts: Facts) -> Engine | None:
