@@ -184,6 +184,44 @@ def test_a_lie_under_a_right_digest_is_refused(lie: str) -> None:
     refused(encode(manifest))
 
 
+def one_extent(**changes: Any) -> Manifest:
+    """One page of one object; with every other check satisfied, one lie at a time shows."""
+    columns = Columns(q(BASE), q(BASE + PAGE), q(1), q(0), b(0))
+    return replace(Window(columns, BASE, PAGE).build()[0], **changes)
+
+
+CONSISTENT_LIES = {
+    "an extent of no bytes": replace(
+        a_manifest(), sizes=q(*(pages * PAGE for pages in (4, 0, 2, 2, 2)))
+    ),
+    "the end in the object overflows 63 bits": one_extent(
+        offsets=q(TOP - PAGE), sizes=q(TOP - PAGE), window_size=TOP - PAGE
+    ),
+    "an object of 2 ** 63 bytes and more": one_extent(object_sizes=q(TOP + 64 * PAGE)),
+    "a window after the first page": replace(
+        a_manifest(), window_offset=PAGE + 7, window_size=9 * PAGE - 20
+    ),
+    "a window of no bytes": one_extent(window_offset=7, window_size=0),
+    "a window of 2 ** 63 bytes": one_extent(
+        object_indices=array("I", (0, 0)),
+        object_sizes=q(TOP >> 1),
+        offsets=q(0, 0),
+        sizes=q(TOP >> 1, TOP >> 1),
+        access=b(0, 0),
+        window_size=TOP,
+    ),
+    "a page size that is no power of two": one_extent(
+        page_size=0x5000, sizes=q(0x28000), window_size=0x28000
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", CONSISTENT_LIES)
+def test_a_lie_that_is_consistent_is_refused(lie: str) -> None:
+    refused(encode(CONSISTENT_LIES[lie]))
+    assert parse(encode(one_extent())) == one_extent()
+
+
 def test_reserved_bytes_must_be_zero() -> None:
     data = bytearray(encode(a_manifest()))
     data[70] = 1
