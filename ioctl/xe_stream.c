@@ -278,6 +278,7 @@ static int take_batch(struct xe_device *device, struct xe_receive *receive)
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
     int32_t fds[sizeof(control.bytes) / sizeof(int32_t)];
+    int64_t arrived;
     uint32_t count;
     ssize_t got;
     int rc;
@@ -289,6 +290,7 @@ static int take_batch(struct xe_device *device, struct xe_receive *receive)
         xe_fds_unlock();
         return rc;
     }
+    arrived = xe_now();
     count = collect(&message, fds);
     if (message.msg_flags & MSG_CTRUNC)
         rc = receive_failed(receive, XE_STREAM_FDS, -EMFILE);
@@ -301,6 +303,7 @@ static int take_batch(struct xe_device *device, struct xe_receive *receive)
     else
         rc = import_batch(device, receive, fds, count);
     xe_fds_close(fds, count);
+    receive->import_time += xe_now() - arrived;
     xe_fds_unlock();
     return rc < 0 ? rc : 1;
 }

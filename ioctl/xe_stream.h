@@ -63,6 +63,8 @@ struct xe_receive {
     uint64_t failed;
     /* What arrived in place of sizes[failed]. */
     uint64_t found_size;
+    /* Nanoseconds that the imports took, without the waiting. */
+    int64_t import_time;
     /* Progress: zero at first. */
     uint64_t received;
     uint32_t greeted;

@@ -44,6 +44,24 @@ class DeviceInfo:
     """Bytes of device-local memory; 0 on integrated devices."""
 
 
+@dataclass(slots=True)
+class OpenTimings:
+    """Seconds that the steps of an open took, filled in as they end."""
+
+    connecting: float = 0.0
+    describing: float = 0.0
+    """Asking for the manifest, receiving and checking it."""
+    receiving: float = 0.0
+    """Waiting for the objects' descriptors, without ``importing``."""
+    importing: float = 0.0
+    binding: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All steps."""
+        return self.connecting + self.describing + self.receiving + self.importing + self.binding
+
+
 class CpuMapping(Protocol):
     """A contiguous CPU view of extents; close() unmaps it."""
 
@@ -122,7 +140,13 @@ class Backend(Protocol):
         """
         ...
 
-    def receive_objects(self, socket: int, sizes: array[int], deadline: float) -> array[int]:
+    def receive_objects(
+        self,
+        socket: int,
+        sizes: array[int],
+        deadline: float,
+        timings: OpenTimings | None = None,
+    ) -> array[int]:
         """The other end of send_objects: import ``len(sizes)`` dma-bufs, each checked to have
         exactly its size; one reference each.
         """

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ze_ipc._buffer import BufferBase
+from ze_ipc.backend import OpenTimings
 from ze_ipc.errors import ZeIpcError
 from ze_ipc.owner import Owner
 
@@ -51,6 +52,8 @@ class ImportedRange(BufferBase, Owner):
         """
         self.exporter_pid = exporter_pid
         """The exporter's pid as the kernel reports it, 0 where it cannot be seen from here."""
+        self.timings = OpenTimings()
+        """Seconds that the steps of the open took."""
         self._open(device._abandoned)
         device._adopt(self)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ze_ipc import manifest as manifests
 from ze_ipc import transport
+from ze_ipc.backend import OpenTimings
 from ze_ipc.errors import InvalidHandle, KernelError, PeerAccessError
 from ze_ipc.export import Export
 from ze_ipc.imported_range import ImportedRange
@@ -48,20 +50,24 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
     """Open a handle: receive its manifest and objects, map them in exporter order into fresh VA."""
     cache = device._imports
     key = (fields.broker, fields.generation)
+    timings = OpenTimings()
+    clock = StepClock()
     with ExitStack() as undo:
         held = cache.acquire(key)
         if held is not None:
             undo.callback(cache.drop, held)
         connection = undo.enter_context(transport.connect(fields, deadline))
+        timings.connecting = clock.step()
         connection.request(skip_objects=held is not None)
         raw = connection.manifest()
         manifest = manifests.parse(raw)
         digest = manifests.digest(raw)
+        timings.describing = clock.step()
         how: str = connection.transport
         try:
             if held is None:
                 objects = device._backend.receive_objects(
-                    connection.fileno(), manifest.object_sizes, deadline
+                    connection.fileno(), manifest.object_sizes, deadline, timings
                 )
                 held = cache.add(key, digest, objects)
                 undo.callback(cache.drop, held)
@@ -71,7 +77,10 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
                 )
             else:
                 how = "cached"
+            timings.receiving = clock.step() - timings.importing
             view = _map(device, manifest, held, how, fields.pid, deadline)
+            timings.binding = clock.step()
+            view.timings = timings
         except KernelError as error:
             if manifest.device_uuid == device.uuid:
                 raise
@@ -79,6 +88,18 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
         undo.pop_all()  # the view owns the mapping and its share of the objects
     connection.finish()
     return view
+
+
+class StepClock:
+    """Seconds since the last step."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def step(self) -> float:
+        now = time.perf_counter()
+        passed, self._last = now - self._last, now
+        return passed
 
 
 def _map(

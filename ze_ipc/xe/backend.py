@@ -8,7 +8,7 @@ import warnings
 from array import array
 from typing import Literal
 
-from ze_ipc.backend import DeviceInfo, Placement, UsmKind
+from ze_ipc.backend import DeviceInfo, OpenTimings, Placement, UsmKind
 from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
 from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.copy import CopyEngine, commands_of
@@ -59,6 +59,13 @@ class XeBackend:
                 device_memory=vram.total_size if vram else 0,
             )
             undo.pop_all()
+
+    @property
+    def device_kind(self) -> tuple[int, int, int]:
+        """(placement mask, cpu_caching, pat_index) of objects in device memory, for a program that
+        makes the same ones by the same ioctls.
+        """
+        return (*self._objects.device_kind, self._space.pat.own)
 
     # ---- objects ----
 
@@ -178,9 +185,15 @@ class XeBackend:
         """Send one dma-buf descriptor an object over a SOCK_SEQPACKET socket."""
         send_objects(self._device, socket, objects, deadline)
 
-    def receive_objects(self, socket: int, sizes: array[int], deadline: float) -> array[int]:
+    def receive_objects(
+        self,
+        socket: int,
+        sizes: array[int],
+        deadline: float,
+        timings: OpenTimings | None = None,
+    ) -> array[int]:
         """Import what send_objects() sends; one reference each."""
-        return receive_objects(self._device, socket, sizes, deadline)
+        return receive_objects(self._device, socket, sizes, deadline, timings)
 
     # ---- bytes ----
 

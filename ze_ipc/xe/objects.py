@@ -32,6 +32,12 @@ class Objects:
             return int(lib.xe_handles_live(pointer))
 
     @property
+    def device_kind(self) -> tuple[int, int]:
+        """(placement mask, cpu_caching) of objects in device memory, as GEM_CREATE takes them."""
+        region = self.facts.vram or self.facts.system
+        return region.placement, _caching(region)
+
+    @property
     def untouchable(self) -> int:
         """Flags of objects that the CPU must not touch: a fault beyond a small BAR is SIGBUS, and
         of an import nobody knows where it lies.
@@ -78,9 +84,7 @@ class Objects:
         handle_flags: int,
     ) -> tuple[int, int]:
         """(0 or -errno, objects made); goes on from ``made``."""
-        # Memory that may be in VRAM must be write-combined for the CPU; system memory is cached,
-        # which every mapping of ours is coherent with (pat.py).
-        caching = lib.DRM_XE_GEM_CPU_CACHING_WC if region.is_vram else lib.DRM_XE_GEM_CPU_CACHING_WB
+        caching = _caching(region)
         done = ffi.new("uint64_t *", made)
         column = u64(objects)
         rc = -errno.EINTR
@@ -128,3 +132,11 @@ class Objects:
         if rc < 0:
             raise kernel_error(rc, "object_sizes", object_index=done[0])
         return found
+
+
+def _caching(region: MemoryRegion) -> int:
+    """Memory that may be in VRAM must be write-combined for the CPU; system memory is cached, which
+    every mapping of ours is coherent with (pat.py).
+    """
+    wc, wb = lib.DRM_XE_GEM_CPU_CACHING_WC, lib.DRM_XE_GEM_CPU_CACHING_WB
+    return int(wc if region.is_vram else wb)

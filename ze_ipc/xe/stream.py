@@ -7,6 +7,7 @@ from array import array
 from typing import Any
 
 from ze_ipc._xe import ffi, lib
+from ze_ipc.backend import OpenTimings
 from ze_ipc.errors import ExporterGone, KernelError, ZeIpcError
 from ze_ipc.xe.device import Device, nanoseconds, u64
 from ze_ipc.xe.errors import fd_limit, kernel_error
@@ -33,7 +34,13 @@ def send_objects(device: Device, socket: int, objects: array[int], deadline: flo
     raise _socket_error(rc, state, "sendmsg", len(objects))
 
 
-def receive_objects(device: Device, socket: int, sizes: array[int], deadline: float) -> array[int]:
+def receive_objects(
+    device: Device,
+    socket: int,
+    sizes: array[int],
+    deadline: float,
+    timings: OpenTimings | None = None,
+) -> array[int]:
     """Import one dma-buf of exactly each size; the objects have one reference each."""
     objects = array("Q", bytes(8 * len(sizes)))
     keep = u64(sizes), u64(objects)
@@ -49,6 +56,8 @@ def receive_objects(device: Device, socket: int, sizes: array[int], deadline: fl
             if rc != 0:
                 done = ffi.new("uint64_t *")
                 lib.xe_objects_release(pointer, keep[1], state.received, done)
+    if timings is not None:
+        timings.importing = state.import_time / 1e9
     if rc == 0:
         return objects
     if state.reason == lib.XE_STREAM_OBJECT:

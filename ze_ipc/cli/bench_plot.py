@@ -1,0 +1,47 @@
+"""The picture of a bench: cost an object against the number of objects, ours and plain C's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ze_ipc.errors import UnsupportedFeature
+
+OURS, YARDSTICK, GRID = "#0068b5", "#8a8f98", "#e3e6ea"
+
+
+def plot(rows: list[dict[str, Any]], heading: str, path: Path) -> None:
+    """Write an SVG or PNG; needs matplotlib (``pip install ze_ipc[plot]``)."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UnsupportedFeature(
+            "--plot needs matplotlib", hint="pip install 'ze_ipc[plot]'"
+        ) from None
+    counts = [row["objects"] for row in rows]
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.add_subplot()
+    for key, name, color in (
+        ("yardstick_total_us", "plain C, the same system calls", YARDSTICK),
+        ("total_us", "ze_ipc", OURS),
+    ):
+        costs = [row[key] / row["objects"] for row in rows]
+        axes.plot(counts, costs, marker="o", color=color, label=name, linewidth=2)
+    for row in rows:
+        axes.annotate(
+            f"×{row['ratio']:.2f}",
+            (row["objects"], row["total_us"] / row["objects"]),
+            xytext=(0, 9),
+            textcoords="offset points",
+            ha="center",
+            color=OURS,
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("physical memory objects in the range")
+    axes.set_ylabel("microseconds an object: export, transfer, import, bind")
+    axes.set_title(heading, loc="left")
+    axes.grid(color=GRID)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
