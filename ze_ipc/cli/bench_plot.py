@@ -14,6 +14,7 @@ def plot(rows: list[dict[str, Any]], heading: str, path: Path) -> None:
     """Write an SVG or PNG; needs matplotlib (``pip install ze_ipc[plot]``)."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
     except ImportError:
         raise UnsupportedFeature(
             "--plot needs matplotlib", hint="pip install 'ze_ipc[plot]'"
@@ -38,6 +39,11 @@ def plot(rows: list[dict[str, Any]], heading: str, path: Path) -> None:
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    plain = FuncFormatter(lambda value, _: f"{value:,.10g}")
+    for axis, subs in ((axes.xaxis, (1.0,)), (axes.yaxis, (1.0, 2.0, 5.0))):
+        axis.set_major_locator(LogLocator(subs=subs))
+        axis.set_major_formatter(plain)
+        axis.set_minor_locator(NullLocator())
     axes.set_xlabel("physical memory objects in the range")
     axes.set_ylabel("microseconds an object: export, transfer, import, bind")
     axes.set_title(heading, loc="left")

@@ -200,8 +200,8 @@ def measure(
     row["yardstick_total_us"] = statistics.median(map(total, theirs)) * 1e6
     row["us_per_object"] = row["total_us"] / count
     row["ratio"] = statistics.median(total(a) / total(b) for a, b in results)
-    for index, side in enumerate(("exporter", "importer")):
-        row[f"{side}_peak_bytes"] = after[index]["peak"]
-        row[f"{side}_fds"] = after[index]["fds"]
-        row[f"{side}_fds_before"] = before[index]["fds"]
+    for index, role in enumerate(("exporter", "importer")):
+        row[f"{role}_peak_bytes"] = after[index]["peak"]
+        row[f"{role}_fds"] = after[index]["fds"]
+        row[f"{role}_fds_before"] = before[index]["fds"]
     return row
