@@ -4,6 +4,7 @@
 
 #include "bind.h"
 #include "gem.h"
+#include "residency.h"
 #include "vma.h"
 
 static int remember(struct bind_job *job, uint64_t start, uint64_t end, struct vma *removed)
@@ -123,7 +124,7 @@ static int prepare_object(const struct bind_job *job, const struct bind_op *op)
     pthread_mutex_lock(&bo->dev->lock);
     int r = bo->purge == BO_DONTNEED ? -EBUSY : bo->purge == BO_PURGED ? -EINVAL : now ? bo_populate_locked(bo) : 0;
     pthread_mutex_unlock(&bo->dev->lock);
-    return r;
+    return r ? r : residency_check_bind(job->vm, bo);
 }
 
 static int map(struct bind_job *job, const struct bind_op *op)

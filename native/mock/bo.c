@@ -33,6 +33,21 @@ struct bo *bo_get(struct bo *bo)
     return bo;
 }
 
+static bool is_displaced(const struct bo *bo)
+{
+    return bo->region == REGION_SYSTEM && !(bo->placement >> REGION_SYSTEM & 1);
+}
+
+void bo_unpopulate_locked(struct bo *bo)
+{
+    if (!bo->resident)
+        return;
+    bo->dev->region_used[bo->region] -= bo->size;
+    if (is_displaced(bo))
+        bo->dev->displaced -= bo->size;
+    bo->resident = false;
+}
+
 static void bo_free_locked(struct bo *bo)
 {
     struct device *dev = bo->dev;
@@ -40,8 +55,7 @@ static void bo_free_locked(struct bo *bo)
         bo_table_remove(dev->by_inode, BY_INODE, bo);
     if (bo->mmap_offset)
         bo_table_remove(dev->by_offset, BY_OFFSET, bo);
-    if (bo->resident)
-        dev->region_used[bo->region] -= bo->size;
+    bo_unpopulate_locked(bo);
     purge_forget_locked(bo);
     dev->num_objects--;
     bo_view_free(bo);
@@ -105,6 +119,8 @@ int bo_populate_locked(struct bo *bo)
     else
         return vram ? -ENOSPC : -ENOMEM;
     used[bo->region] += bo->size;
+    if (is_displaced(bo))
+        dev->displaced += bo->size;
     bo->resident = true;
     return 0;
 }

@@ -124,6 +124,8 @@ struct device {
     struct idr flink_names;
     uint64_t next_offset;
     uint64_t region_used[2];
+    /* Bytes of objects that may live in device memory only and had no room there: counted under system memory. */
+    uint64_t displaced;
     uint64_t num_objects;
     uint64_t num_handles;
     struct bo *dontneed; /* purge.c */
@@ -239,6 +241,8 @@ void bo_put(struct bo *bo);
 void bo_put_locked(struct bo *bo);
 /* For residency: account the backing in a region it may live in; -ENOSPC or -ENOMEM. Idempotent. dev->lock held. */
 int bo_populate_locked(struct bo *bo);
+/* Gives back the room it takes; nothing if it has none. dev->lock is held. */
+void bo_unpopulate_locked(struct bo *bo);
 
 /* The whole object in this process's memory, readable and writable, sparse until touched; pinned until bo_unmap().
    Unpinned mappings stay cached (a bounded number of them). NULL when the process is out of maps, descriptors or

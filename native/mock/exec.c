@@ -5,6 +5,7 @@
 
 #include "exec_handlers.h"
 #include "queue.h"
+#include "residency.h"
 
 /* Out-syncs without a batch: they follow the job before. */
 static int exec_nothing(struct exec_queue *queue, struct sync_list *syncs)
@@ -30,13 +31,16 @@ static int submit(struct exec_queue *queue, struct job *job)
 {
     if (vm_is_dead(queue->vm))
         return -ECANCELED;
+    int r = residency_check_exec(queue->vm);
+    if (r)
+        return r;
     job->done = fence_new();
     if (!job->done)
         return -ENOMEM;
     struct fence *done = fence_get(job->done);
     if (vm_is_fault_mode(queue->vm))
         job->after = queue_older_dma_jobs(queue);
-    int r = vm_is_lr(queue->vm) ? 0 : vm_add_exec(queue->vm, done);
+    r = vm_is_lr(queue->vm) ? 0 : vm_add_exec(queue->vm, done);
     if (!r)
         r = sync_install(&job->syncs, done);
     if (!r)

@@ -65,9 +65,7 @@ void purge_reclaim_locked(struct device *dev)
             continue;
         }
         *link = bo->next_dontneed;
-        if (bo->resident)
-            dev->region_used[bo->region] -= bo->size;
-        bo->resident = false;
+        bo_unpopulate_locked(bo);
         drop_bytes(bo);
     }
 }
