@@ -36,7 +36,8 @@ BINARIES = (
 )
 DIRECTORY = "/usr/libexec/igt-gpu-tools"
 OUTCOMES = ("pass", "fail", "skip", "crash", "timeout")
-VERDICT = re.compile(r"^(?:Subtest ([^\s:]+): )?(SUCCESS|SKIP|FAIL|CRASH)\b", re.MULTILINE)
+# A warning without an end of line may stand before it.
+VERDICT = re.compile(r"(?:Subtest ([^\s:]+): |^)(SUCCESS|SKIP|FAIL|CRASH)\b", re.MULTILINE)
 WORDS = {"SUCCESS": "pass", "SKIP": "skip", "FAIL": "fail", "CRASH": "crash"}
 EXIT_CODES = {0: "pass", 77: "skip", 98: "fail"}
 

@@ -39,6 +39,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--devices", type=int, default=2, help="mock devices (default 2)")
     parser.add_argument("--profile", choices=("bmg", "lnl"), default="bmg")
+    # Tests that fill all of it and more write to every page, so it has to fit into this machine.
+    parser.add_argument("--vram", type=int, default=2048, help="MiB a device (default 2048)")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     one = verbs.add_parser("prepare", help="make the root and print its versions")
@@ -82,7 +84,7 @@ def _igt(options: argparse.Namespace, root: Root) -> bool:
     versions = root.versions()
     lists: list[list[tuple[str, str]]] = []
     differences: list[str] = []
-    with mock_devices(root, options.devices, options.profile) as mock:
+    with mock_devices(root, options.devices, options.profile, options.vram << 20) as mock:
         for _ in range(options.times):
             outcomes = igt.run(
                 mock.root,
@@ -117,7 +119,7 @@ def _clients(options: argparse.Namespace, root: Root) -> bool:
     total = 0
     _print_versions(root)
     names = options.client or list(CLIENTS)
-    with mock_devices(root, options.devices, options.profile) as mock:
+    with mock_devices(root, options.devices, options.profile, options.vram << 20) as mock:
         for client in (CLIENTS[name] for name in names):
             client.build(root)
             for turn in range(options.times):
@@ -139,7 +141,7 @@ def _clients(options: argparse.Namespace, root: Root) -> bool:
 def _run(options: argparse.Namespace, root: Root) -> bool:
     command = [part for part in options.command if part != "--"] or ["sh", "-c", "env; ls /"]
     binds = [tuple(pair.split(":", 1)) for pair in options.bind]
-    with mock_devices(root, options.devices, options.profile) as mock:
+    with mock_devices(root, options.devices, options.profile, options.vram << 20) as mock:
         inside = mock.root.with_binds(*((Path(here), there) for here, there in binds))
         env = {**mock.env, **dict(pair.split("=", 1) for pair in options.env)}
         result = inside.run(command, limit=options.limit, env=env)

@@ -22,11 +22,14 @@ class MockDevices:
 
 
 @contextmanager
-def mock_devices(root: Root, devices: int, profile: str) -> Iterator[MockDevices]:
-    """Mock devices of this checkout's ze_ipc (which must be installed), for runs in the block."""
+def mock_devices(root: Root, devices: int, profile: str, vram: int) -> Iterator[MockDevices]:
+    """Mock devices of this checkout's ze_ipc (which must be installed), for runs in the block.
+
+    VRAM is bytes a device.
+    """
     from ze_ipc import mock_run
 
-    with mock_run.environment(devices, profile) as variables:
+    with mock_run.environment(devices, profile, vram) as variables:
         library = Path(variables["LD_PRELOAD"].split(":", 1)[0])
         tree = Path(variables["ZE_IPC_MOCK_ROOT"])
         inside = root.with_binds((tree, TREE), (library.parent, LIBRARY))

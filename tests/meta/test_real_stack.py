@@ -43,6 +43,8 @@ def test_the_committed_expectations_are_well_formed() -> None:
         (98, "Subtest bind: FAIL (0.1s)\n", False, "fail"),
         (77, "Subtest bind: SKIP\n", False, "skip"),
         (0, "SUCCESS (0.001s)\n", False, "pass"),
+        (0, "a warningSubtest bind: SUCCESS (0.1s)\n", False, "pass"),
+        (0, "Dynamic subtest bind: SUCCESS (0.1s)\n", False, "crash"),
         # What was printed is not believed against the exit code, nor the reverse.
         (134, "Subtest bind: SUCCESS (0.1s)\n", False, "crash"),
         (-11, "", False, "crash"),
