@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,7 @@ from ze_ipc.errors import Closed, InvalidArgument
 from ze_ipc.fds import Fd
 from ze_ipc.handle import HandleFields
 from ze_ipc.policy import Peer
+from ze_ipc.socket_dir import SocketDir
 from ze_ipc.transport import TransportName, connect, probe
 
 
@@ -226,6 +228,27 @@ def test_64_importers_at_once_with_256_fds(short_of_fds: None) -> None:
         handle = serve(broker, export)
         assert child.ask(handle.pack().hex()) == 64
         export.wait_for("opened", 64)
+
+
+def test_brokers_that_start_and_end_at_once() -> None:
+    """The clean-up of one never takes the socket of another, however young."""
+    directory = Path(os.environ["ZE_IPC_DIR"])
+
+    def work(number: int) -> bool:
+        export = FakeExport(1, b"%d" % number)
+        for _ in range(15):
+            with Broker() as broker:
+                if open_range(serve(broker, export), 20) != expected(export):
+                    return False
+            with SocketDir(directory, create=False) as sockets:
+                sockets.listen(secrets.token_bytes(8), mode=0o600, backlog=1).close()
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+    with SocketDir(directory, create=False) as sockets:
+        sockets.remove_stale()
+    assert not list(directory.iterdir())
 
 
 def test_1000_importers_in_a_row(broker: Broker) -> None:

@@ -16,7 +16,12 @@ import pytest
 
 from helpers import broker_child
 from helpers.broker_fakes import FakeExport, eventually, expected, open_range
-from helpers.broker_probes import OTHER_UID, may_change_uid, pid_namespace_prefix
+from helpers.broker_probes import (
+    OTHER_UID,
+    may_change_uid,
+    may_make_user_namespace,
+    pid_namespace_prefix,
+)
 from ze_ipc import broker_protocol as protocol
 from ze_ipc import transport
 from ze_ipc.broker import Broker
@@ -250,6 +255,27 @@ def test_export_that_fails(broker: Broker, attribute: str) -> None:
     export.wait_for("retired")
 
 
+def test_every_bit_of_a_request_counts(broker: Broker) -> None:
+    """A request that differs in one bit is refused, but for the flags that have a meaning."""
+    export = FakeExport(1)
+    request = protocol.encode_request(Flag(0), serve(broker, export).pack())
+    known = {32 + flag.bit_length() - 1 for flag in Flag}
+    for bit in set(range(8 * len(request))) - known:
+        damaged = bytearray(request)
+        damaged[bit // 8] ^= 1 << bit % 8
+        reply = protocol.decode_reply(exchange(broker, bytes(damaged)), check=False)
+        assert reply.status is Status.BAD_REQUEST, bit
+    # The handle's checksum is no secret: with a right one, what it says is looked at.
+    fields = HandleFields.unpack(request[8:])
+    for bit in range(128):
+        secret = bytearray(fields.secret)
+        secret[bit // 8] ^= 1 << bit % 8
+        wrong = dataclasses.replace(fields, secret=bytes(secret))
+        answer = exchange(broker, protocol.encode_request(Flag(0), wrong.pack()))
+        assert protocol.decode_reply(answer, check=False).status is Status.WRONG_SECRET, bit
+    assert export.events == []
+
+
 def test_second_message_that_is_no_last_word(broker: Broker) -> None:
     export = FakeExport(0)
     handle = serve(broker, export)
@@ -432,6 +458,22 @@ def test_other_user_that_is_permitted(shared: Broker, other_user: int) -> None:
     assert ask_as(other_user, handle, "open") == 5
     assert ask_as(other_user, not_theirs, "open") == "AccessDenied"
     refused(handle, AccessDenied)
+
+
+def test_other_user_who_is_root_in_a_namespace(shared: Broker, other_user: int) -> None:
+    """Its uid is what it is here, whatever it calls itself there."""
+    if not may_make_user_namespace():
+        pytest.skip("may not make a user namespace")
+    export = FakeExport()
+    handle = serve(shared, export)
+    path = shared.address.directory / socket_name(handle.broker)
+    path.chmod(0o666)
+    with broker_child.Child(
+        "knock", uid=other_user, path=str(path), handle=handle.pack().hex()
+    ) as child:
+        assert child.hear() == 0, "it is root there"
+        assert child.hear() == Status.REFUSED_PEER.name
+    assert export.events == []
 
 
 def test_exporter_of_another_user(other_user: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import lru_cache
 
 OTHER_UID = 4242
@@ -14,13 +17,29 @@ OTHER_UID = 4242
 @lru_cache(maxsize=1)
 def may_change_uid() -> bool:
     """Whether a child may become another user."""
+    return _succeeds(lambda: os.setuid(OTHER_UID))
+
+
+@lru_cache(maxsize=1)
+def may_make_user_namespace() -> bool:
+    """Whether another user may have a user namespace of its own."""
+
+    def work() -> None:
+        os.setuid(OTHER_UID)
+        if ctypes.CDLL(None).unshare(0x10000000):
+            raise OSError
+
+    return _succeeds(work)
+
+
+def _succeeds(work: Callable[[], None]) -> bool:
     pid = os.fork()
     if not pid:
-        try:
-            os.setuid(OTHER_UID)
-        except OSError:
-            os._exit(1)
-        os._exit(0)
+        status = 1
+        with contextlib.suppress(OSError):
+            work()
+            status = 0
+        os._exit(status)
     return os.waitpid(pid, 0)[1] == 0
 
 
