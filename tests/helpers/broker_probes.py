@@ -7,6 +7,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -33,7 +34,10 @@ def may_make_user_namespace() -> bool:
 
 
 def _succeeds(work: Callable[[], None]) -> bool:
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # 3.12 warns of fork() beside threads; this child takes no lock.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if not pid:
         status = 1
         with contextlib.suppress(OSError):
