@@ -10,6 +10,7 @@ struct xe_ops {
     int (*close)(int fd);
     /* ioctl(2). Returns -1 with errno; EINTR is possible and is the caller's to retry. */
     int (*ioctl)(int fd, unsigned long request, void *argument);
-    /* mmap(2) of a render node at an offset that GEM_MMAP_OFFSET gave, or of a dma-buf. Returns MAP_FAILED with errno. */
+    /* mmap(2) of a render node at an offset that GEM_MMAP_OFFSET gave, or of a dma-buf. Returns MAP_FAILED with errno.
+     */
     void *(*mmap)(void *address, size_t length, int prot, int flags, int fd, int64_t offset);
 };
