@@ -22,10 +22,15 @@ enum {
     /* A loop that goes on is somebody's wait: give the processor away, then sleep between the rounds. */
     LOOPS_FREE = 256,
     LOOPS_YIELDING = 4096,
-    LOOP_SLEEP_US = 50,
+    LOOP_SLEEP_MIN_US = 50,
+    LOOP_SLEEP_MAX_US = 500,
+    LOOPS_PER_US = 64, /* so many more loops, one microsecond more each */
+    /* A semaphore is polled the more seldom the longer it was waited for: an engine that idles should cost nothing. */
     POLLS_FREE = 64,
     POLL_SLEEP_MIN_US = 4,
     POLL_SLEEP_MAX_US = 500,
+    POLL_SLEEP_IDLE_US = 4000,
+    POLL_IDLE_SHARE = 128, /* of the time slept so far */
 };
 
 /* Encodings 6 and 7 are reserved: never true. */
@@ -49,6 +54,11 @@ bool command_compare(unsigned operation, uint64_t left, uint64_t right)
     }
 }
 
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
 static void slow_down(struct streamer *streamer)
 {
     streamer->loops++;
@@ -58,7 +68,8 @@ static void slow_down(struct streamer *streamer)
     if (streamer->loops < LOOPS_YIELDING || !streamer->control.relax)
         sched_yield();
     else
-        streamer->control.relax(streamer->control.owner, LOOP_SLEEP_US);
+        streamer->control.relax(streamer->control.owner,
+                                least(LOOP_SLEEP_MIN_US + streamer->loops / LOOPS_PER_US, LOOP_SLEEP_MAX_US));
     streamer_poll(streamer, 0);
 }
 
@@ -111,6 +122,7 @@ void command_semaphore_wait(struct streamer *streamer, const uint32_t *dword, un
     (void)count;
     uint64_t address = command_address(dword + 2) & ~UINT64_C(3), wanted = dword[1], value;
     unsigned size = dword[0] & SEMAPHORE_QWORD ? 8 : 4, sleep_us = POLL_SLEEP_MIN_US;
+    uint64_t slept_us = 0;
     if (dword[0] & (SEMAPHORE_INDIRECT | SEMAPHORE_QWORD))
         wanted = streamer_gpr(streamer, 0);
     if (size == 4)
@@ -127,7 +139,11 @@ void command_semaphore_wait(struct streamer *streamer, const uint32_t *dword, un
             sched_yield();
         } else {
             streamer->control.relax(streamer->control.owner, sleep_us);
-            sleep_us = sleep_us * 2 > POLL_SLEEP_MAX_US ? POLL_SLEEP_MAX_US : sleep_us * 2;
+            slept_us += sleep_us;
+            if (slept_us / POLL_IDLE_SHARE < POLL_SLEEP_MAX_US)
+                sleep_us = least(sleep_us * 2, POLL_SLEEP_MAX_US);
+            else
+                sleep_us = least((unsigned)(slept_us / POLL_IDLE_SHARE), POLL_SLEEP_IDLE_US);
         }
         if (!streamer_poll(streamer, 0))
             return;

@@ -7,13 +7,39 @@
 #include "queue.h"
 #include "residency.h"
 
+/* A user fence of an exec without a batch: written when the job before is done, and by the CPU, as for a bind (a guess:
+   nobody else is there to do it). */
+struct cpu_fence {
+    struct fence_cb cb;
+    struct device *dev;
+    uint64_t address, value;
+};
+
+static void write_cpu_fence(struct fence *fence, struct fence_cb *cb)
+{
+    (void)fence;
+    struct cpu_fence *write = container_of(cb, struct cpu_fence, cb);
+    if (!store_user_u64(write->address, write->value))
+        user_fence_written(write->dev);
+    free(write);
+}
+
 /* Out-syncs without a batch: they follow the job before. */
 static int exec_nothing(struct exec_queue *queue, struct sync_list *syncs)
 {
     if (syncs->num_in)
         return -EOPNOTSUPP;
+    struct cpu_fence *write = NULL;
+    if (syncs->user_fence && !(write = calloc(1, sizeof(*write))))
+        return -ENOMEM;
     struct fence *last = queue_last_fence(queue);
     int r = sync_install(syncs, last);
+    if (write) {
+        *write = (struct cpu_fence){
+            .dev = queue->dev, .address = syncs->user_fence->addr, .value = syncs->user_fence->point};
+        if (!fence_add_callback(last, &write->cb, write_cpu_fence))
+            write_cpu_fence(last, &write->cb);
+    }
     fence_put(last);
     return r;
 }

@@ -164,6 +164,27 @@ static void test_destroyed_jobs_signal(void)
     tear_down();
 }
 
+/* Without a batch the out-syncs follow the job before. */
+static void test_no_batch(void)
+{
+    set_up(0);
+    uint32_t queue = test_queue(fd, vm), after = test_syncobj(fd, 0);
+    uint64_t memory = 0;
+    const struct drm_xe_sync out[] = {SIGNAL_SYNCOBJ(after), USER_FENCE((uint64_t)&memory, 9)};
+    struct drm_xe_exec nothing = {.exec_queue_id = queue, .num_syncs = 2, .syncs = (uint64_t)out};
+    WRITE_BATCH(batch, WAIT_DWORD(DATA, 1), BATCH_END);
+    CHECK_EQUAL(test_exec(fd, queue, BATCH, NULL, 0), 0);
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC, &nothing), 0);
+    CHECK_EQUAL(test_wait(fd, after, SECOND / 50), -ETIME);
+    store(data, 1);
+    CHECK_EQUAL(test_wait_user_fence(fd, &memory, 9, queue, 20 * SECOND), 0);
+    CHECK_EQUAL(test_wait(fd, after, 20 * SECOND), 0);
+    nothing.syncs = (uint64_t)&WAIT_SYNCOBJ(after);
+    nothing.num_syncs = 1;
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC, &nothing), -EOPNOTSUPP);
+    tear_down();
+}
+
 static void test_too_many_jobs(void)
 {
     set_up(DRM_XE_VM_CREATE_FLAG_LR_MODE);
@@ -321,6 +342,7 @@ int main(int argc, char **argv)
     test_order();
     test_kill();
     test_destroyed_jobs_signal();
+    test_no_batch();
     test_too_many_jobs();
     test_bans();
     test_timeout();
