@@ -89,6 +89,17 @@ int copy_to_user(uint64_t to, const void *from, size_t size)
     return r;
 }
 
+int load_user_u64(uint64_t from, uint64_t *value)
+{
+    int saved = errno;
+    bool good = in_user_space(from, 8) && can_read(from);
+    errno = saved;
+    if (!good)
+        return -EFAULT;
+    *value = __atomic_load_n((const uint64_t *)from, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
 int store_user_u64(uint64_t to, uint64_t value)
 {
     if (check_user_range(to, 8, 1)) /* or memory of a device, that cannot be populated */

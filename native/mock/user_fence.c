@@ -30,7 +30,7 @@ static int wait_until(struct device *dev, const struct drm_xe_wait_user_fence *a
     for (;;) {
         unsigned seen = waiter_seen(&dev->user_fences);
         uint64_t memory;
-        if (copy_from_user(&memory, args->addr, sizeof(memory)))
+        if (load_user_u64(args->addr, &memory))
             return -EFAULT;
         if (passes(args, memory))
             return 0;
@@ -38,7 +38,7 @@ static int wait_until(struct device *dev, const struct drm_xe_wait_user_fence *a
             return -EIO;
         int r = waiter_wait(&dev->user_fences, seen, deadline);
         if (r == -ETIME) {
-            if (copy_from_user(&memory, args->addr, sizeof(memory)))
+            if (load_user_u64(args->addr, &memory))
                 return -EFAULT;
             return passes(args, memory) ? 0 : -ETIME;
         }
