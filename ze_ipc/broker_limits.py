@@ -14,7 +14,7 @@ class Limits:
     """Connections that have not made their request yet."""
     handshake_seconds: float = 2.0
     """Time for that."""
-    threads: int = 32
+    threads: int = 64
     """Opens served at once."""
     threads_a_peer: int = 8
     """Of these for one process."""
@@ -37,6 +37,7 @@ class Limits:
             return cls()
         return cls(
             pending=max(8, min(cls().pending, soft // 8)),
+            threads=max(8, min(cls().threads, soft // 8)),
             queued=max(32, min(cls().queued, soft // 4)),
             watched=min(cls().watched, soft // 8),
         )

@@ -20,7 +20,12 @@ Job = TypeVar("Job")
 
 
 class WorkerPool(Generic[Job]):
-    """Runs jobs on at most ``max_threads`` threads, ``max_per_key`` of one key at a time."""
+    """Runs jobs on at most ``max_threads`` threads, ``max_per_key`` of one key at a time.
+
+    A quarter of the threads is kept for keys that have none: a few peers that hold all they may
+    leave room for the next one. The key None stands for peers that cannot be told apart; it has no
+    limit but that.
+    """
 
     def __init__(
         self,
@@ -43,6 +48,7 @@ class WorkerPool(Generic[Job]):
         self._running: Counter[Hashable] = Counter()
         self._threads: set[threading.Thread] = set()
         self._idle = 0
+        self._busy = 0
         self._stopped = False
 
     @property
@@ -52,7 +58,7 @@ class WorkerPool(Generic[Job]):
 
     def submit(self, key: Hashable, job: Job) -> bool:
         """Have ``job`` run some time; False: the queue is full, the pool stopped, or no thread is
-        to be had. The key None stands for peers that cannot be told apart and has no limit.
+        to be had.
         """
         thread = None
         with self._changed:
@@ -105,11 +111,18 @@ class WorkerPool(Generic[Job]):
                 _log.exception("a job of %s failed", self._name)
             del job, taken
             with self._changed:
+                self._busy -= 1
                 self._running[key] -= 1
                 if not self._running[key]:
                     del self._running[key]
-                # A job of this key may have been passed over by every idle thread.
+                # Jobs that had to wait may have been passed over by every idle thread.
                 self._changed.notify()
+
+    def _may_run(self, key: Hashable) -> bool:
+        running = self._running.get(key, 0)
+        if running and self._busy >= self._max_threads - self._max_threads // 4:
+            return False
+        return key is None or running < self._max_per_key
 
     def _take(self) -> tuple[Hashable, Job] | None:
         """The next job that may run, or None when this thread shall end."""
@@ -117,9 +130,10 @@ class WorkerPool(Generic[Job]):
         with self._changed:
             while not self._stopped:
                 for index, (key, job) in enumerate(self._queue):
-                    if key is None or self._running[key] < self._max_per_key:
+                    if self._may_run(key):
                         del self._queue[index]
                         self._running[key] += 1
+                        self._busy += 1
                         return key, job
                 left = deadline - time.monotonic()
                 if left <= 0:

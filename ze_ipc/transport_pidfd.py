@@ -61,6 +61,20 @@ def dial_by_pidfd(handle: HandleFields, deadline: float) -> socket.socket:
         return near
 
 
+def obstacle() -> str | None:
+    """What keeps this process from taking the doorbells of its user's processes: "seccomp",
+    "kernel" (too old), "yama N"; None: nothing that can be known beforehand.
+    """
+    try:
+        with Fd(pidfd_open(os.getpid())) as ours, Fd(pidfd_getfd(ours.fileno(), ours.fileno())):
+            scope = yama_scope()
+            return f"yama {scope}" if scope else None
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise error_of_os(error, "pidfd_open") from error
+        return "seccomp" if seccomp_mode() else "kernel"
+
+
 def _ring(doorbell: socket.socket, far: socket.socket, deadline: float) -> None:
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", far.fileno()))
     send_message(doorbell, [DOORBELL], deadline, [rights])

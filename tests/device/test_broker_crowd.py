@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -199,6 +200,27 @@ def test_peers_that_know_the_secret_and_read_nothing(broker: Broker) -> None:
         begun = time.monotonic()
         broker.close()
         assert time.monotonic() - begun < 3
+
+
+def test_processes_that_know_the_secret_and_read_nothing(broker: Broker) -> None:
+    """Several of them leave room for one that comes later."""
+    export = FakeExport(5)
+    handle = serve(broker, export)
+    slow = serve(broker, FakeExport(5, b"m" * 2_000_000))
+    with ExitStack() as stack:
+        for _ in range(8):
+            hostile = stack.enter_context(broker_child.importer(slow))
+            hostile.hear()
+            for _ in range(10):
+                hostile.ask("requested")
+        assert eventually(lambda: len(broker._running()) == 80)
+        child = stack.enter_context(broker_child.importer(handle))
+        child.hear()
+        for _ in range(5):
+            count, seconds = child.ask("open")
+            assert count == 5
+            assert seconds < HONEST_SECONDS
+        broker.close()
 
 
 def test_queue_that_is_full(broker: Broker) -> None:

@@ -118,6 +118,29 @@ def test_error_of_the_syscall(
         )
 
 
+@pytest.mark.parametrize(
+    ("code", "seccomp", "yama", "found"),
+    [
+        (0, 0, None, None),
+        (0, 2, 0, None),
+        (0, 0, 1, "yama 1"),
+        (errno.EPERM, 2, 1, "seccomp"),
+        (errno.ENOSYS, 0, None, "kernel"),
+    ],
+)
+def test_obstacle(
+    monkeypatch: pytest.MonkeyPatch, code: int, seccomp: int, yama: int | None, found: str | None
+) -> None:
+    def fail(pidfd: int, number: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    if code:
+        monkeypatch.setattr(transport_pidfd, "pidfd_getfd", fail)
+    monkeypatch.setattr(transport_pidfd, "seccomp_mode", lambda: seccomp)
+    monkeypatch.setattr(transport_pidfd, "yama_scope", lambda: yama)
+    assert transport_pidfd.obstacle() == found
+
+
 def test_wrong_fd_is_not_taken_for_the_doorbell() -> None:
     """The pid of a handle may be another process by now, the number another file."""
     with Broker() as broker, Broker() as other:

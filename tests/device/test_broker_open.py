@@ -222,7 +222,7 @@ def test_64_importers_at_once(broker: Broker) -> None:
 
 def test_64_importers_at_once_with_256_fds(short_of_fds: None) -> None:
     limits = Limits.of_process()
-    assert (limits.pending, limits.queued, limits.watched) == (32, 64, 32)
+    assert (limits.pending, limits.queued, limits.watched, limits.threads) == (32, 64, 32, 32)
     with Broker() as broker, broker_child.Child("import_many", count=64) as child:
         export = FakeExport(10, b"m" * 50_000)
         handle = serve(broker, export)

@@ -35,7 +35,7 @@ class Job:
 @pytest.fixture
 def pool() -> Iterator[Pool]:
     pool: Pool = WorkerPool(
-        Job.run, name="test", max_threads=3, max_per_key=2, max_queued=4, idle_seconds=0.2
+        Job.run, name="test", max_threads=4, max_per_key=3, max_queued=4, idle_seconds=0.2
     )
     yield pool
     pool.stop()
@@ -56,52 +56,66 @@ def finish(jobs: list[Job]) -> None:
 
 def test_threads_are_bounded(pool: Pool) -> None:
     jobs = start(pool, *"abcde")
-    assert all(job.begun.wait(5) for job in jobs[:3])
-    assert not jobs[3].begun.wait(0.05)
+    assert all(job.begun.wait(5) for job in jobs[:4])
+    assert not jobs[4].begun.wait(0.05)
     jobs[0].release.set()
-    assert jobs[3].begun.wait(5)
+    assert jobs[4].begun.wait(5)
     finish(jobs)
 
 
 def test_one_key_cannot_take_all(pool: Pool) -> None:
-    jobs = start(pool, "a", "a", "a", "b")
+    jobs = start(pool, "a", "a", "a", "a", "b")
+    assert jobs[4].begun.wait(5)
+    assert not jobs[3].begun.is_set()
+    for job in (jobs[0], jobs[4]):
+        job.release.set()
     assert jobs[3].begun.wait(5)
-    assert not jobs[2].begun.is_set()
-    jobs[0].release.set()
-    assert jobs[2].begun.wait(5)
     finish(jobs)
 
 
+def test_several_keys_cannot_take_all(pool: Pool) -> None:
+    jobs = start(pool, "a", "b", "b", "a")
+    assert all(job.begun.wait(5) for job in jobs[:3])
+    assert not jobs[3].begun.wait(0.05)
+    newcomer = start(pool, "c")
+    assert newcomer[0].begun.wait(5)
+    assert not jobs[3].begun.is_set()
+    finish(jobs + newcomer)
+
+
 def test_idle_threads_wake_for_another_key(pool: Pool) -> None:
-    jobs = start(pool, "a", "a", "a", "a")
-    assert eventually(lambda: len(pool._threads) == 3 and pool._idle == 1)
+    jobs = start(pool, "a", "a", "a", "a", "a")
+    assert eventually(lambda: len(pool._threads) == 4 and pool._idle == 1)
     other = start(pool, "b")
     assert other[0].begun.wait(0.15)
     finish(jobs + other)
 
 
-def test_no_key_has_no_limit(pool: Pool) -> None:
-    jobs = start(pool, None, None, None)
-    assert all(job.begun.wait(5) for job in jobs)
-    finish(jobs)
+def test_no_key_has_no_limit_but_that(pool: Pool) -> None:
+    jobs = start(pool, None, None, None, None)
+    assert all(job.begun.wait(5) for job in jobs[:3])
+    assert not jobs[3].begun.wait(0.05)
+    known = start(pool, "a")
+    assert known[0].begun.wait(5)
+    finish(jobs + known)
 
 
 def test_queue_is_bounded(pool: Pool) -> None:
-    jobs = start(pool, *"abc")
+    jobs = start(pool, *"abcd")
     assert all(job.begun.wait(5) for job in jobs)
-    jobs += start(pool, *"defg")
+    jobs += start(pool, *"efgh")
     assert pool.full
-    assert not pool.submit("h", Job())
+    assert not pool.submit("i", Job())
     finish(jobs)
     assert eventually(lambda: not pool.full)
 
 
 def test_stop_gives_back_what_was_queued(pool: Pool) -> None:
-    jobs = start(pool, *"abc")
+    jobs = start(pool, *"abcd")
     assert all(job.begun.wait(5) for job in jobs)
-    queued = start(pool, "d", "e")
+    queued = start(pool, "e", "f")
     assert pool.stop() == queued
-    assert not pool.submit("f", Job())
+    assert not pool.submit("g", Job())
     assert not pool.join(time.monotonic() + 0.05)
     finish(jobs)
     assert not queued[0].begun.is_set()
