@@ -156,6 +156,7 @@ static int execute(struct vm *vm, uint32_t queue_id, const struct bind_op *ops, 
     pthread_mutex_lock(&vm->lock);
     if (vm->closed || vm->banned)
         r = -ENOENT;
+    job->may_wait = syncs->num_in || vm->jobs || vm->num_execs;
     for (uint32_t i = 0; i < count && !r; i++) {
         r = bind_op_apply(job, &ops[i]);
         immediate |= ops[i].args->op != DRM_XE_VM_BIND_OP_MAP || ops[i].args->flags & DRM_XE_VM_BIND_FLAG_IMMEDIATE;

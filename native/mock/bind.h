@@ -22,10 +22,11 @@ struct bind_job {
     uint64_t serial;
     struct bind_undo *undos;
     size_t num_undos, max_undos;
-    uint64_t start, end;      /* hull of all undos */
+    uint64_t start, end;      /* hull of all undos, and of the page tables that come or go with them */
     uint64_t num_pt_ops;      /* page-table operations, as the kernel counts them */
     uint64_t num_leaf_tables; /* 2 MiB steps touched */
     bool unmaps;
+    bool may_wait; /* so that it matters which older binds it meets */
     bool user_fence;
     uint64_t user_fence_addr, user_fence_value;
     struct fence *done;

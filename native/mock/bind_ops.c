@@ -7,9 +7,27 @@
 #include "residency.h"
 #include "vma.h"
 
-static int remember(struct bind_job *job, uint64_t start, uint64_t end, struct vma *removed)
+/* Page tables that hold nothing beside [*start, *end) come or go with it: the bind changes the entry above them, and
+   meets every bind below that entry. How the driver finds its intervals is a guess from its outcome. */
+static void add_page_tables(const struct vm *vm, uint64_t *start, uint64_t *end)
+{
+    const uint64_t first = *start, last = *end;
+    for (unsigned shift = 21; shift <= 39; shift += 9) {
+        uint64_t low = first >> shift << shift, high = ((last - 1) >> shift) + 1;
+        high = high << shift;
+        const struct vma *before = vma_find_from(vm->root, low), *after = vma_find_from(vm->root, last);
+        if ((before && before->start < first) || (after && after->start < high))
+            return;
+        *start = low;
+        *end = high;
+    }
+}
+
+static int remember(struct bind_job *job, uint64_t start, uint64_t end, struct vma *removed, bool only_comes_or_goes)
 {
     job->undos[job->num_undos++] = (struct bind_undo){start, end, removed};
+    if (job->may_wait && only_comes_or_goes)
+        add_page_tables(job->vm, &start, &end);
     if (start < job->start)
         job->start = start;
     if (end > job->end)
@@ -59,7 +77,7 @@ static int replace(struct bind_job *job, uint64_t start, uint64_t end, struct vm
             vma_paste(&vm->root, mapping);
             vm->num_vmas++;
             job->num_pt_ops++;
-            remember(job, start, end, NULL);
+            remember(job, start, end, NULL, true);
         }
         return 0;
     }
@@ -99,7 +117,7 @@ static int replace(struct bind_job *job, uint64_t start, uint64_t end, struct vm
     uint64_t num_added = (front != NULL) + (mapping != NULL) + (back != NULL);
     vm->num_vmas += num_added - num_removed;
     job->num_pt_ops += num_removed + num_added;
-    return remember(job, hull_start, hull_end, removed);
+    return remember(job, hull_start, hull_end, removed, !mapping);
 }
 
 static uint32_t vma_flags(const struct drm_xe_vm_bind_op *args)

@@ -126,6 +126,7 @@ struct device {
     uint64_t region_used[2];
     /* Bytes of objects that may live in device memory only and had no room there: counted under system memory. */
     uint64_t displaced;
+    uint64_t residency_mark; /* residency.c */
     uint64_t num_objects;
     uint64_t num_handles;
     struct bo *dontneed; /* purge.c */
@@ -223,6 +224,7 @@ struct bo {
     uint32_t flink;
     struct bo_view *view;     /* bo_map.c; cached CPU mapping */
     struct bo *next_dontneed; /* purge.c */
+    uint64_t residency_mark;  /* residency.c */
 };
 
 /* A file's name for a bo. */

@@ -19,16 +19,23 @@ static struct vma *first_mapping(struct vm *vm, struct bo *bo)
     return vma;
 }
 
-/* Bytes of all objects of the VM that can be nowhere else, each once. vm->lock and dev->lock are held. */
-static uint64_t needed(struct vm *vm)
+/* Every object once, however often it is mapped: those seen carry the mark. */
+static uint64_t sum(const struct vma *tree, uint64_t mark)
 {
-    uint64_t size = 0;
-    struct vma *vma = vm->root ? vma_leftmost(vm->root) : NULL;
-    for (; vma; vma = vma_find_from(vm->root, vma->end)) {
-        if (vma->bo && device_only(vma->bo) && first_mapping(vm, vma->bo) == vma)
-            size += vma->bo->size;
+    if (!tree)
+        return 0;
+    uint64_t size = sum(tree->left, mark) + sum(tree->right, mark);
+    if (tree->bo && device_only(tree->bo) && tree->bo->residency_mark != mark) {
+        tree->bo->residency_mark = mark;
+        size += tree->bo->size;
     }
     return size;
+}
+
+/* Bytes of all objects of the VM that can be nowhere else. vm->lock and dev->lock are held. */
+static uint64_t needed(struct vm *vm)
+{
+    return sum(vm->root, ++vm->dev->residency_mark);
 }
 
 int residency_check_bind(struct vm *vm, struct bo *bo)

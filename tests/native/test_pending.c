@@ -26,6 +26,61 @@ static uint32_t num_mappings(int fd, uint32_t id)
     return args.num_mem_ranges;
 }
 
+static uint32_t bind_queue(int fd, uint32_t id)
+{
+    struct drm_xe_engine_class_instance instance = {.engine_class = DRM_XE_ENGINE_CLASS_VM_BIND};
+    struct drm_xe_exec_queue_create args = {
+        .width = 1, .num_placements = 1, .vm_id = id, .instances = (uintptr_t)&instance};
+    CHECK_EQ(CALL(fd, XE_EXEC_QUEUE_CREATE, &args), 0);
+    return args.exec_queue_id;
+}
+
+static void two_queues(int fd)
+{
+    uint32_t id = make_vm(fd, 0), bo = make_bo(fd, 4 * PAGE, SYSTEM, WB, 0);
+    uint32_t queues[2] = {bind_queue(fd, id), bind_queue(fd, id)};
+    struct drm_syncobj_create cork = {0};
+    CHECK_EQ(CALL(fd, SYNCOBJ_CREATE, &cork), 0);
+    struct vm *space = vm_lookup(device_peek(0)->files, id);
+    for (unsigned conflict = 0; conflict < 2; conflict++) {
+        const uint64_t va = (1ull << 33) + (conflict ? 1ull << 39 : 0);
+        if (!conflict)
+            CHECK_EQ(map_bo(fd, id, bo, 0, va + (1 << 20), PAGE), 0); /* the page table is there already */
+        struct fence *fence = fence_new();
+        struct syncobj *syncobj = syncobj_lookup(device_peek(0)->files, cork.handle);
+        CHECK_EQ(syncobj_install(syncobj, 0, fence), 0);
+        syncobj_put(syncobj);
+        struct drm_xe_sync in = {.type = DRM_XE_SYNC_TYPE_SYNCOBJ, .handle = cork.handle};
+        struct drm_xe_vm_bind args = {.vm_id = id,
+                                      .exec_queue_id = queues[0],
+                                      .num_binds = 1,
+                                      .bind = {.obj = bo, .addr = va, .range = PAGE, .pat_index = PAT_WB},
+                                      .num_syncs = 1,
+                                      .syncs = (uintptr_t)&in};
+        CHECK_EQ(CALL(fd, XE_VM_BIND, &args), 0);
+        args.exec_queue_id = queues[1];
+        args.bind.addr = va + 2 * PAGE;
+        args.num_syncs = 0;
+        CHECK_EQ(CALL(fd, XE_VM_BIND, &args), 0);
+        uint64_t word;
+        CHECK_EQ(vm_read(space, va, &word, 8, &at), -EFAULT);
+        CHECK_EQ(vm_read(space, va + 2 * PAGE, &word, 8, &at), conflict ? -EFAULT : 0);
+        fence_signal(fence, 0);
+        fence_put(fence);
+        CHECK_EQ(vm_read(space, va, &word, 8, &at), 0);
+        CHECK_EQ(vm_read(space, va + 2 * PAGE, &word, 8, &at), 0);
+    }
+    vm_put(space);
+    struct drm_syncobj_destroy destroy = {.handle = cork.handle};
+    CHECK_EQ(CALL(fd, SYNCOBJ_DESTROY, &destroy), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        struct drm_xe_exec_queue_destroy queue = {.exec_queue_id = queues[i]};
+        CHECK_EQ(CALL(fd, XE_EXEC_QUEUE_DESTROY, &queue), 0);
+    }
+    destroy_vm(fd, id);
+    CHECK_EQ(close_bo(fd, bo), 0);
+}
+
 int main(void)
 {
     int fd = open_node(0);
@@ -90,6 +145,9 @@ int main(void)
     CHECK_EQ(num_mappings(fd, id), 1);
     CHECK_EQ(stats_of(0).objects, 1);
     fence_put(exec);
+
+    /* Two queues' binds are independent, unless a page table that comes with one of them holds the other, too. */
+    two_queues(fd);
 
     /* An array of more than the driver's buffers hold is refused while it would have to wait, and passes when it need
      * not. */
