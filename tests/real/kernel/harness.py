@@ -1,0 +1,145 @@
+"""A guest with the real driver bound to an emulated GPU, in seconds.
+
+`prepare` fetches and builds what is missing (into the cache); `session` restores a snapshot of the
+booted guest with all modules loaded, plugs the GPU and waits for its render node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import initramfs
+from .agent import GuestError
+from .gpu.profiles import PROFILES, Profile
+from .packages import Suite, Unavailable, cache_dir
+from .qemu import Guest, Machine, restore, start
+
+MODULES = ("xe", "vgem")
+FIRST_NODE = 129
+"""vgem, loaded into the snapshot, has taken renderD128."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel to test on: a Debian suite and a pattern for its versioned packages."""
+
+    suite: str
+    packages: tuple[str, ...]
+
+
+KERNELS = {
+    "sid": Kernel("sid", (r"linux-binary-[\d.]+\+deb\d+-amd64", r"linux-modules-[\d.]+\+deb\d+-amd64")),
+    "trixie": Kernel("trixie", (r"linux-image-[\d.]+\+deb\d+-amd64",)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything on disk: the machine, its snapshot and the versions that were fetched."""
+
+    machine: Machine
+    snapshot: Path
+    versions: tuple[str, ...]
+
+
+def _digest(*paths: Path) -> str:
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def _versions(names: Sequence[str], *wanted: str) -> list[str]:
+    return [name for name in names if name.startswith(wanted)]
+
+
+def prepare(kernel: str = "sid") -> Prepared:
+    """Fetches QEMU, a kernel and busybox, builds the initramfs and makes the snapshot."""
+    cache = cache_dir()
+    sid = Suite("sid")
+    root = cache / "qemu"
+    programs = sid.unpack(root, ["qemu-system-x86", "seabios", "busybox-static"], True)
+    versions = _versions(programs, "qemu-system-x86_", "busybox-static_")
+    wanted = KERNELS[kernel]
+    suite = Suite(wanted.suite)
+    tree = cache / f"linux-{kernel}"
+    mark = tree / "names"
+    if not mark.exists():
+        tree.mkdir(parents=True, exist_ok=True)
+        mark.write_text("\n".join(suite.newest(pattern) for pattern in wanted.packages))
+    versions += suite.unpack(tree, mark.read_text().split(), False)
+    modules = next(iter([*tree.glob("usr/lib/modules/*"), *tree.glob("lib/modules/*")]), None)
+    image = next(iter([*tree.rglob("vmlinuz*")]), None)
+    if modules is None or image is None:
+        raise Unavailable(f"no kernel in {versions}")
+    work = cache / f"guest-{kernel}"
+    work.mkdir(exist_ok=True)
+    archive = initramfs.build(modules, root / "usr/bin/busybox", MODULES, work)
+    machine = Machine(root, image, archive)
+    snapshot = work / f"snapshot-{_digest(archive, Path(__file__).parent / 'qemu.py')}"
+    if not snapshot.exists():
+        _make_snapshot(machine, work, snapshot)
+    return Prepared(machine, snapshot, tuple(versions))
+
+
+def _make_snapshot(machine: Machine, work: Path, snapshot: Path) -> None:
+    for old in work.glob("snapshot-*"):
+        old.unlink()
+    with tempfile.TemporaryDirectory(prefix="zeipc-boot-") as folder:
+        with start(machine, Path(folder)) as guest:
+            try:
+                guest.agent.wait_ready(180)
+                guest.agent.run(["/bin/sync"])
+                part = snapshot.with_name("part")
+                guest.save(part)
+                part.rename(snapshot)
+            except GuestError as error:
+                raise GuestError(f"{error}; console: {guest.console()[-2000:]}") from error
+
+
+@contextmanager
+def session(prepared: Prepared, *profiles: Profile) -> Iterator[Guest]:
+    """A guest whose driver has bound every profile, in this order (node 0, 1, ...)."""
+    folder = Path(tempfile.mkdtemp(prefix="zeipc-guest-"))
+    try:
+        with restore(prepared.machine, prepared.snapshot, folder) as guest:
+            for slot, profile in enumerate(profiles):
+                guest.plug(profile, slot)
+                node = f"/dev/dri/renderD{FIRST_NODE + slot}"
+                if not guest.agent.wait_for(node, 60):
+                    log = guest.agent.run(["/bin/dmesg"]).output.decode(errors="replace")
+                    raise GuestError(f"{profile.name} did not bind: {log[-3000:]}\n{guest.gpu_log(slot)}")
+            yield guest
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def driver_lines(guest: Guest) -> list[str]:
+    """What the driver itself said, without the emulated device's fused-off engines."""
+    log = guest.agent.run(["/bin/dmesg"]).output.decode(errors="replace")
+    wanted = ("xe 0000", "Initialized xe", "WARNING", "BUG", "Oops")
+    return [
+        line for line in log.splitlines() if any(word in line for word in wanted)
+        and "fused off" not in line
+    ]  # fmt: skip
+
+
+def profile(name: str) -> Profile:
+    return PROFILES[name]
+
+
+class Stopwatch:
+    """Seconds since it was made, for the lines that say how long something took."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def __str__(self) -> str:
+        return f"{time.monotonic() - self._start:.1f} s"
