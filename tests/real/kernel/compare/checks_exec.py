@@ -138,17 +138,27 @@ def faults(platform: Platform) -> Iterator[Script]:
 
 
 def exec_checks(platform: Platform) -> Iterator[Script]:
+    current: list[tuple[Gpu, dict[str, Value]]] = []
+
     def setup(script: Script) -> tuple[str, dict[str, Value]]:
         gpu = Gpu(script)
         script.store(gpu.batch, 0, BATCH_END)
-        return gpu.fd, gpu.exec_fields()
+        fields = gpu.exec_fields()
+        current[:] = [(gpu, fields)]
+        return gpu.fd, fields
+
+    def drain(script: Script, fd: str) -> None:
+        """The right call after the wrong one: when it is done, so is whatever the other started."""
+        gpu, fields = current[0]
+        script.ioctl(fd, "XE_EXEC", fields)
+        gpu.wait()
 
     wrong: dict[str, list[Value]] = {
         "extensions": [1], "exec_queue_id": [0, 9], "num_syncs": [1025, 0],
         "syncs": [0, 0x10], "num_batch_buffer": [2, 0, 0xFFFF], "pad[0]": [1], "pad[1]": [1],
         "pad[2]": [1], "reserved[0]": [1], "reserved[1]": [1],
     }  # fmt: skip
-    yield from sweep("exec", "XE_EXEC", setup, wrong)
+    yield from sweep("exec", "XE_EXEC", setup, wrong, after=drain)
 
 
 def queues(platform: Platform) -> Iterator[Script]:

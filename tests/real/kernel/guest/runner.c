@@ -367,7 +367,7 @@ static void run_script(char *text, unsigned base)
             command(number_of_line++, line, base);
             fflush(stdout);
         }
-        exit(0);
+        _exit(0); // exit() would move the shared position of standard input
     }
     waitpid(pid, &status, 0);
     if (WIFSIGNALED(status))
