@@ -6,7 +6,8 @@ import sys
 
 from .agent import GuestError
 from .compare.common import Platform
-from .compare.run import on_kernel, scripts
+from .compare.diff import differences
+from .compare.run import ResultStore, mock_runner, on_kernel, on_mock, scripts
 from .gpu.profiles import PROFILES
 from .harness import Stopwatch, driver_lines, prepare, profile, session
 from .packages import Unavailable
@@ -43,7 +44,36 @@ def run(name: str, pattern: str) -> int:
     return 0
 
 
-COMMANDS = {"bind": bind, "run": run}
+def compare(name: str, pattern: str, cached: bool = False) -> int:
+    """Runs every script on both sides and prints the differences; exit code 1 if any is unknown."""
+    platform = Platform(name)
+    wanted = list(scripts(platform, pattern))
+    watch = Stopwatch()
+    store = ResultStore(prepare().versions, name)
+    missing = [script for script in wanted if not cached or store.get(script) is None]
+    if missing:
+        with session(prepare(), profile(name)) as guest:
+            store.add(missing, on_kernel(guest, missing))
+            print("\n".join(line for line in driver_lines(guest) if "Timedout" not in line))
+    kernel = {script.name: store.get(script) or [] for script in wanted}
+    mock = on_mock(mock_runner(), platform, wanted)
+    found = differences(wanted, kernel, mock)
+    unknown = [difference for difference in found if not difference.reason]
+    for difference in unknown:
+        print(difference)
+    for reason in sorted({difference.reason for difference in found} - {""}):
+        print(f"masked {sum(d.reason == reason for d in found)}: {reason}")
+    agreed = len(wanted) - len({difference.script for difference in unknown})
+    print(f"{name}: {agreed} of {len(wanted)} scripts agree, {len(unknown)} differ; {watch}")
+    return 1 if unknown else 0
+
+
+def compare_cached(name: str, pattern: str) -> int:
+    """As compare, but a script that has run in an earlier guest is not run there again."""
+    return compare(name, pattern, cached=True)
+
+
+COMMANDS = {"bind": bind, "run": run, "compare": compare, "compare-cached": compare_cached}
 
 
 def main() -> int:

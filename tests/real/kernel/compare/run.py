@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,12 +13,12 @@ from ..harness import FIRST_NODE
 from ..initramfs import GUEST, compile_static
 from ..packages import Unavailable, cache_dir
 from ..qemu import Guest
-from . import checks_exec
+from . import checks_exec, checks_gem, checks_vm
 from .common import Platform
 from .script import Script, parse
 
 REPOSITORY = Path(__file__).parents[4]
-FAMILIES = (*checks_exec.FAMILIES,)
+FAMILIES = (*checks_gem.FAMILIES, *checks_vm.FAMILIES, *checks_exec.FAMILIES)
 BATCH = 400
 """Scripts in one call of the runner."""
 
@@ -48,6 +50,36 @@ def on_kernel(guest: Guest, wanted: Iterable[Script]) -> dict[str, list[str]]:
         done = guest.agent.run(["/bin/runner", str(FIRST_NODE)], batch, seconds=600)
         results.update(parse(done.output.decode(errors="replace")))
     return results
+
+
+class ResultStore:
+    """The real driver's answers by script text, kept for one kernel and one emulated device."""
+
+    def __init__(self, versions: Iterable[str], profile: str) -> None:
+        sources = sorted((Path(__file__).parents[1] / "gpu").glob("*.py"))
+        state = hashlib.sha256("".join(versions).encode())
+        for source in (*sources, GUEST / "runner.c"):
+            state.update(source.read_bytes())
+        self._path = cache_dir() / f"results-{profile}.json"
+        self._state = state.hexdigest()
+        self._results: dict[str, list[str]] = {}
+        if self._path.exists():
+            stored = json.loads(self._path.read_text())
+            if stored["state"] == self._state:
+                self._results = stored["results"]
+
+    @staticmethod
+    def _key(script: Script) -> str:
+        return hashlib.sha256(str(script).encode()).hexdigest()
+
+    def get(self, script: Script) -> list[str] | None:
+        return self._results.get(self._key(script))
+
+    def add(self, wanted: Iterable[Script], results: dict[str, list[str]]) -> None:
+        for script in wanted:
+            if script.name in results:
+                self._results[self._key(script)] = results[script.name]
+        self._path.write_text(json.dumps({"state": self._state, "results": self._results}))
 
 
 def mock_runner() -> Path:

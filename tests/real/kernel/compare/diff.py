@@ -1,0 +1,91 @@
+"""The differences between two runs, row by row, and the few that a virtual function explains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .script import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A known difference: scripts that match `script` may differ in lines that match `line`.
+
+    `line` is searched in the command that the runner executed, not in what it printed.
+    """
+
+    script: str
+    line: str
+    reason: str
+
+
+MASKS = (
+    Mask(r"^query/.*ENGINE_CYCLES|^query/id=6(/|$)", r"^I ", "a virtual function has no engine cycles"),
+    Mask(r"^query/values/", r"^R ", "sizes and fuses are what the emulated device says"),
+    Mask(r"^exec/unmapped-batch$|^exec/readonly-target$", r"0xc048644a",
+         "EIO or ETIME: how fast a fault bans a queue is a matter of timing"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One row: the command of a script and what each side printed ("" for nothing)."""
+
+    script: str
+    command: str
+    kernel: str
+    mock: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        lines = [self.script, f"    {self.command}", f"    kernel {self.kernel or '(nothing)'}"]
+        lines.append(f"    mock   {self.mock or '(nothing)'}")
+        if self.reason:
+            lines.append(f"    known: {self.reason}")
+        return "\n".join(lines)
+
+
+def _rows(lines: Iterable[str]) -> dict[str, str]:
+    """What was printed by number of the script's line (or by its first word)."""
+    rows: dict[str, str] = {}
+    for line in lines:
+        number, _, rest = line.partition(" ")
+        rows[number] = rest
+    return rows
+
+
+def _command(script: Script, number: str) -> str:
+    if number.isdigit() and 0 < int(number) <= len(script.lines):
+        return script.lines[int(number) - 1]
+    return f"({number})"
+
+
+def _reason(script: str, command: str) -> str:
+    for mask in MASKS:
+        if re.search(mask.script, script) and re.search(mask.line, command):
+            return mask.reason
+    return ""
+
+
+def differences(
+    wanted: Iterable[Script], kernel: Mapping[str, list[str]], mock: Mapping[str, list[str]]
+) -> list[Difference]:
+    """The first differing row of every script that differs: later ones follow from it."""
+    found: list[Difference] = []
+    for script in wanted:
+        real, ours = _rows(kernel.get(script.name, [])), _rows(mock.get(script.name, []))
+        numbers = sorted({*real, *ours}, key=lambda n: (not n.isdigit(), int(n) if n.isdigit() else 0))
+        if not numbers:
+            found.append(Difference(script.name, "(whole script)", "", ""))
+        for number in numbers:
+            one, other = real.get(number, ""), ours.get(number, "")
+            if one == other:
+                continue
+            command = _command(script, number)
+            reason = _reason(script.name, command)
+            found.append(Difference(script.name, command, one, other, reason))
+            if not reason:
+                break
+    return found
