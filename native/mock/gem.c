@@ -11,6 +11,7 @@
     (DRM_XE_GEM_CREATE_FLAG_DEFER_BACKING | DRM_XE_GEM_CREATE_FLAG_SCANOUT |                                           \
      DRM_XE_GEM_CREATE_FLAG_NEEDS_VISIBLE_VRAM | DRM_XE_GEM_CREATE_FLAG_NO_COMPRESSION)
 #define MAX_EXTENSIONS 16
+#define MMAP_OFFSET_SPACE (1ull << 40)
 
 static int check_create(const struct device *dev, const struct drm_xe_gem_create *args)
 {
@@ -79,7 +80,7 @@ int gem_create_ioctl(struct drm_file *file, void *data)
     if (args->vm_id) {
         vm = vm_lookup(file, args->vm_id);
         if (!vm)
-            return -EINVAL; /* what the running driver answers; its source read like ENOENT */
+            return -ENOENT;
     }
     struct bo *bo = NULL;
     r = backing_size(dev, args);
@@ -103,8 +104,8 @@ int gem_create_ioctl(struct drm_file *file, void *data)
     dev->num_objects++;
     if (!(args->flags & DRM_XE_GEM_CREATE_FLAG_DEFER_BACKING))
         r = bo_populate_locked(bo);
-    else if (args->size > dev->region_size[bo->region])
-        r = -ENOSPC;
+    else if (args->size > MMAP_OFFSET_SPACE)
+        r = -ENOSPC; /* deferred memory is not counted, but every object has its place among the mmap offsets */
     if (!r && args->extensions) {
         pthread_mutex_unlock(&dev->lock);
         r = walk_extensions(args->extensions);
@@ -122,25 +123,6 @@ int gem_close_ioctl(struct drm_file *file, void *data)
     const struct drm_gem_close *args = data;
     pthread_mutex_lock(&file->dev->lock);
     int r = handle_close_locked(file, args->handle);
-    pthread_mutex_unlock(&file->dev->lock);
-    return r;
-}
-
-int gem_change_handle_ioctl(struct drm_file *file, void *data)
-{
-    const struct drm_gem_change_handle *args = data;
-    if (args->new_handle > IDR_MAX)
-        return -EINVAL;
-    pthread_mutex_lock(&file->dev->lock);
-    struct handle *handle = idr_find(&file->handles, args->handle);
-    int r = handle ? 0 : -ENOENT;
-    if (handle && args->new_handle != args->handle) {
-        r = idr_alloc_at(&file->handles, args->new_handle, handle);
-        if (!r) {
-            idr_remove(&file->handles, args->handle);
-            handle->id = args->new_handle;
-        }
-    }
     pthread_mutex_unlock(&file->dev->lock);
     return r;
 }

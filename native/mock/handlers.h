@@ -19,7 +19,6 @@ int drm_set_client_name_ioctl(struct drm_file *file, void *data);
 int gem_close_ioctl(struct drm_file *file, void *data);
 int gem_flink_ioctl(struct drm_file *file, void *data);
 int gem_open_ioctl(struct drm_file *file, void *data);
-int gem_change_handle_ioctl(struct drm_file *file, void *data);
 int gem_create_ioctl(struct drm_file *file, void *data);
 int gem_mmap_offset_ioctl(struct drm_file *file, void *data);
 int prime_handle_to_fd_ioctl(struct drm_file *file, void *data);

@@ -108,17 +108,8 @@ static void handles(int fd)
     CHECK_EQ(close_bo(fd, b), -EINVAL);
     CHECK_EQ(make_bo(fd, PAGE, VRAM, WC, 0), b); /* the lowest free number, at once */
 
-    struct drm_gem_change_handle change = {.handle = 77, .new_handle = 5};
-    CHECK_EQ(CALL(fd, GEM_CHANGE_HANDLE, &change), -ENOENT);
-    change = (struct drm_gem_change_handle){a, a};
-    CHECK_EQ(CALL(fd, GEM_CHANGE_HANDLE, &change), 0);
-    change = (struct drm_gem_change_handle){a, c};
-    CHECK_EQ(CALL(fd, GEM_CHANGE_HANDLE, &change), -ENOSPC);
-    change = (struct drm_gem_change_handle){a, 0x12345678};
-    CHECK_EQ(CALL(fd, GEM_CHANGE_HANDLE, &change), 0);
-    CHECK_EQ(close_bo(fd, a), -EINVAL);
-    CHECK_EQ(make_bo(fd, PAGE, VRAM, WC, 0), a);
-    CHECK_EQ(close_bo(fd, 0x12345678), 0);
+    struct drm_gem_change_handle change = {.handle = a, .new_handle = 5};
+    CHECK_EQ(CALL(fd, GEM_CHANGE_HANDLE, &change), -EINVAL); /* the reference kernel has it no more */
     for (uint32_t handle = 1; handle <= 3; handle++)
         CHECK_EQ(close_bo(fd, handle), 0);
 }

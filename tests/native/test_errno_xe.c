@@ -25,7 +25,7 @@ static void gem_create(int fd)
         {-EINVAL, {.size = PAGE, .placement = VRAM, .cpu_caching = WB}},
         {-EINVAL, {.size = PAGE, .placement = VRAM | SYSTEM, .cpu_caching = WB}},
         {-EINVAL, {.size = PAGE, .placement = SYSTEM, .cpu_caching = WB, .flags = DRM_XE_GEM_CREATE_FLAG_SCANOUT}},
-        {-EINVAL, {.size = PAGE, .placement = VRAM, .cpu_caching = WC, .vm_id = 99}},
+        {-ENOENT, {.size = PAGE, .placement = VRAM, .cpu_caching = WC, .vm_id = 99}},
         {-ENOSPC, {.size = 1ull << 50, .placement = VRAM, .cpu_caching = WC}},
         {-ENOSPC, {.size = 1ull << 50, .placement = SYSTEM, .cpu_caching = WB}},
         {-EFAULT, {.size = PAGE, .placement = VRAM, .cpu_caching = WC, .extensions = 8}},
