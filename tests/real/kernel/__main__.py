@@ -7,7 +7,7 @@ import sys
 from .agent import GuestError
 from .compare.common import Platform
 from .compare.diff import differences
-from .compare.run import ResultStore, mock_runner, on_kernel, on_mock, scripts
+from .compare.run import KernelRun, ResultStore, mock_runner, on_mock, scripts
 from .gpu.profiles import PROFILES
 from .harness import Stopwatch, driver_lines, prepare, profile, session
 from .packages import Unavailable
@@ -31,16 +31,14 @@ def bind(name: str, pattern: str) -> int:
 
 def run(name: str, pattern: str) -> int:
     """Prints what the real driver answers to every script."""
-    platform = Platform(name)
-    wanted = list(scripts(platform, pattern))
-    with session(prepare(), profile(name)) as guest:
-        watch = Stopwatch()
-        results = on_kernel(guest, wanted)
-        for script in wanted:
-            print(f"{script.name}\n  " + "\n  ".join(results.get(script.name, ["(nothing)"])))
-        print(f"{len(results)} of {len(wanted)} scripts in {watch}")
-        print("\n".join(driver_lines(guest)[12:]))
-        print(guest.gpu_log(), end="")
+    watch = Stopwatch()
+    work = KernelRun(prepare(), profile(name))
+    count = 0
+    for script, lines in work.run(scripts(Platform(name), pattern)):
+        print(f"{script.name}\n  " + "\n  ".join(lines))
+        count += 1
+    print("\n".join(work.complaints))
+    print(f"{count} scripts in {watch}")
     return 0
 
 
@@ -49,12 +47,16 @@ def compare(name: str, pattern: str, cached: bool = False) -> int:
     platform = Platform(name)
     wanted = list(scripts(platform, pattern))
     watch = Stopwatch()
-    store = ResultStore(prepare().versions, name)
+    prepared = prepare()
+    store = ResultStore(prepared.versions, name)
     missing = [script for script in wanted if not cached or store.get(script) is None]
-    if missing:
-        with session(prepare(), profile(name)) as guest:
-            store.add(missing, on_kernel(guest, missing))
-            print("\n".join(line for line in driver_lines(guest) if "Timedout" not in line))
+    work = KernelRun(prepared, profile(name))
+    for count, (script, lines) in enumerate(work.run(missing), start=1):
+        store.add(script, lines)
+        if count % 100 == 0:
+            store.save()
+    store.save()
+    print("\n".join([*work.lines, *work.complaints]))
     kernel = {script.name: store.get(script) or [] for script in wanted}
     mock = on_mock(mock_runner(), platform, wanted)
     found = differences(wanted, kernel, mock)

@@ -22,7 +22,14 @@ class Result(NamedTuple):
 
 
 class GuestError(Exception):
-    """The guest did not answer, or refused what it must be able to do."""
+    """The guest did not answer, or refused what it must be able to do.
+
+    `output` is what a program had printed until then.
+    """
+
+    def __init__(self, message: str, output: bytes = b"") -> None:
+        super().__init__(message)
+        self.output = output
 
 
 class Agent:
@@ -63,10 +70,13 @@ class Agent:
         """Runs a program to its end or for `seconds`; then it is killed and its status is 124."""
         head = struct.pack("<II", seconds, len(argv))
         self._send(RUN, head + b"".join(arg.encode() + b"\0" for arg in argv) + stdin)
-        deadline = time.monotonic() + seconds + 60
+        deadline = time.monotonic() + seconds + 20
         output = bytearray()
         while True:
-            kind, payload = self._receive(deadline)
+            try:
+                kind, payload = self._receive(deadline)
+            except GuestError as error:
+                raise GuestError(str(error), bytes(output)) from error
             if kind == OUTPUT:
                 output += payload
             elif kind == STATUS:

@@ -47,7 +47,8 @@ class Machine:
             "-machine", "q35,memory-backend=ram,usb=off,hpet=off",
             "-kernel", str(self.kernel), "-initrd", str(self.initramfs),
             "-append", "console=ttyS0 loglevel=6 panic=-1 mitigations=off random.trust_cpu=on "
-            "nokaslr no_timer_check audit=0 cryptomgr.notests",
+            "nokaslr no_timer_check audit=0 cryptomgr.notests "
+            "printk.devkmsg=on log_buf_len=4M",
             "-chardev", f"file,id=console,path={work}/console", "-serial", "chardev:console",
             "-device", "virtio-serial-pci,id=vser",
             "-chardev", f"socket,id=agent,path={work}/agent,server=on,wait=off",

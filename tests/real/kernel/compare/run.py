@@ -9,17 +9,32 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..harness import FIRST_NODE
+from ..agent import GuestError
+from ..gpu.profiles import Profile
+from ..harness import FIRST_NODE, Prepared, driver_lines, session
 from ..initramfs import GUEST, compile_static
 from ..packages import Unavailable, cache_dir
 from ..qemu import Guest
-from . import checks_exec, checks_gem, checks_vm
+from . import (
+    checks_core,
+    checks_exec,
+    checks_gem,
+    checks_map,
+    checks_prime,
+    checks_sync,
+    checks_vm,
+)
 from .common import Platform
 from .script import Script, parse
 
 REPOSITORY = Path(__file__).parents[4]
-FAMILIES = (*checks_gem.FAMILIES, *checks_vm.FAMILIES, *checks_exec.FAMILIES)
-BATCH = 400
+MODULES = (
+    checks_core, checks_gem, checks_vm, checks_map, checks_prime, checks_sync, checks_exec,
+)  # fmt: skip
+FAMILIES = tuple(itertools.chain.from_iterable(module.FAMILIES for module in MODULES))
+BATCH = 100
+BATCH_SECONDS = 120
+MOST_GUESTS = 20
 """Scripts in one call of the runner."""
 
 
@@ -41,15 +56,72 @@ def _batches(wanted: Iterable[Script]) -> Iterator[bytes]:
         yield "".join(str(script) for script in batch).encode()
 
 
-def on_kernel(guest: Guest, wanted: Iterable[Script]) -> dict[str, list[str]]:
-    """The results of the real driver in `guest`."""
-    runner = compile_static(GUEST / "runner.c", cache_dir() / "runner")
-    guest.agent.put("/bin/runner", runner.read_bytes())
-    results: dict[str, list[str]] = {}
-    for batch in _batches(wanted):
-        done = guest.agent.run(["/bin/runner", str(FIRST_NODE)], batch, seconds=600)
-        results.update(parse(done.output.decode(errors="replace")))
-    return results
+def _complaints(log: str) -> Iterator[str]:
+    """"script: complaint" of everything the kernel warned of; the runner logs scripts' names."""
+    script = "(no script)"
+    for line in log.splitlines():
+        if "script " in line:
+            script = line.rpartition("script ")[2]
+        elif any(word in line for word in ("WARNING:", "BUG:", "Oops:", "general protection")):
+            yield f"{script}: {line.partition('] ')[2]}"
+
+
+class KernelRun:
+    """Runs scripts in guests, batch by batch; a guest that broke or complained is replaced.
+
+    `complaints` are the kernel's own warnings: a driver that warned is not a judge any more.
+    """
+
+    def __init__(self, prepared: Prepared, profile: Profile) -> None:
+        self._prepared = prepared
+        self._profile = profile
+        self._runner = compile_static(GUEST / "runner.c", cache_dir() / "runner").read_bytes()
+        self.complaints: list[str] = []
+        self.restarts = 0
+        self.lines: list[str] = []
+
+    def run(self, wanted: Iterable[Script]) -> Iterator[tuple[Script, list[str]]]:
+        """(script, what it printed), as batches finish."""
+        left = list(wanted)
+        while left:
+            self.restarts += 1
+            if self.restarts > MOST_GUESTS:
+                raise GuestError(f"{MOST_GUESTS} guests broke; {len(left)} scripts have not run")
+            with session(self._prepared, self._profile) as guest:
+                guest.agent.put("/bin/runner", self._runner)
+                self.lines = driver_lines(guest)
+                while left:
+                    batch, left = left[:BATCH], left[BATCH:]
+                    results, broken = self._batch(guest, batch)
+                    for script in batch:
+                        if script.name in results:
+                            yield script, results[script.name]
+                    if broken:
+                        # What was not reached is run again in a new guest, but not what broke it.
+                        left = [s for s in batch if s.name not in results] + left
+                        break
+
+    def _batch(self, guest: Guest, batch: list[Script]) -> tuple[dict[str, list[str]], bool]:
+        text = "".join(str(script) for script in batch).encode()
+        output, complaints = b"", []
+        try:
+            done = guest.agent.run(["/bin/runner", str(FIRST_NODE)], text, BATCH_SECONDS)
+            output = done.output
+            log = guest.agent.run(["/bin/dmesg", "-c"], seconds=30).output.decode(errors="replace")
+            complaints = list(_complaints(log))
+            if done.status == 124:
+                complaints.append("the batch did not end in time")
+        except GuestError as error:
+            output = output or error.output
+            complaints = ["the guest hangs", *_complaints(guest.console())]
+        results = parse(output.decode(errors="replace"))
+        if complaints and results:
+            name = next(reversed(results))
+            if complaints[0].startswith("the "):
+                results[name].append("hang")
+            complaints[0] = f"last script {name}: {complaints[0]}"
+        self.complaints.extend(complaints)
+        return results, bool(complaints)
 
 
 class ResultStore:
@@ -75,10 +147,11 @@ class ResultStore:
     def get(self, script: Script) -> list[str] | None:
         return self._results.get(self._key(script))
 
-    def add(self, wanted: Iterable[Script], results: dict[str, list[str]]) -> None:
-        for script in wanted:
-            if script.name in results:
-                self._results[self._key(script)] = results[script.name]
+    def add(self, script: Script, lines: list[str]) -> None:
+        self._results[self._key(script)] = lines
+
+    def save(self) -> None:
+        """Writes everything down; cheap enough to do after every batch."""
         self._path.write_text(json.dumps({"state": self._state, "results": self._results}))
 
 

@@ -349,6 +349,21 @@ static void command(int line, char *text, unsigned base)
     }
 }
 
+// The kernel's log then tells which script a warning belongs to.
+static void log_name(const char *line)
+{
+#ifndef RUNNER_MOCK
+    static int log = -2;
+
+    if (log == -2)
+        log = open("/dev/kmsg", O_WRONLY | O_CLOEXEC);
+    if (log >= 0)
+        dprintf(log, "<7>script %s", line + 2);
+#else
+    (void)line;
+#endif
+}
+
 static void run_script(char *text, unsigned base)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_NODEFER};
@@ -358,6 +373,7 @@ static void run_script(char *text, unsigned base)
 
     printf("%s\n", line);
     fflush(stdout);
+    log_name(line);
     pid = fork();
     if (!pid) {
         sigaction(SIGBUS, &action, NULL);
