@@ -1,1 +1,1 @@
-"""The real xe driver as judge: an emulated GPU, a guest with Debian's kernel, and a comparison with the mock."""
+"""The real xe driver as judge: an emulated GPU, a guest, and a comparison with the mock."""

@@ -1,4 +1,4 @@
-"""`python3 -m kernel COMMAND PROFILE [PATTERN]`: bind, run scripts, or compare them with the mock."""
+"""`python3 -m kernel COMMAND PROFILE [PATTERN]`: bind, run, compare, compare-cached."""
 
 from __future__ import annotations
 

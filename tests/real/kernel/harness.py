@@ -34,10 +34,11 @@ class Kernel:
     packages: tuple[str, ...]
 
 
+_VERSION = r"[\d.]+\+deb\d+-amd64"
 KERNELS = {
-    "sid": Kernel("sid", (r"linux-binary-[\d.]+\+deb\d+-amd64", r"linux-modules-[\d.]+\+deb\d+-amd64")),
-    "trixie": Kernel("trixie", (r"linux-image-[\d.]+\+deb\d+-amd64",)),
-}  # fmt: skip
+    "sid": Kernel("sid", (f"linux-binary-{_VERSION}", f"linux-modules-{_VERSION}")),
+    "trixie": Kernel("trixie", (f"linux-image-{_VERSION}",)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +93,15 @@ def prepare(kernel: str = "sid") -> Prepared:
 def _make_snapshot(machine: Machine, work: Path, snapshot: Path) -> None:
     for old in work.glob("snapshot-*"):
         old.unlink()
-    with tempfile.TemporaryDirectory(prefix="zeipc-boot-") as folder:
-        with start(machine, Path(folder)) as guest:
-            try:
-                guest.agent.wait_ready(180)
-                guest.agent.run(["/bin/sync"])
-                part = snapshot.with_name("part")
-                guest.save(part)
-                part.rename(snapshot)
-            except GuestError as error:
-                raise GuestError(f"{error}; console: {guest.console()[-2000:]}") from error
+    folder = Path(tempfile.mkdtemp(prefix="zeipc-boot-"))
+    try:
+        with start(machine, folder) as guest:
+            guest.agent.wait_ready(180)
+            part = snapshot.with_name("part")
+            guest.save(part)
+            part.rename(snapshot)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -115,7 +115,9 @@ def session(prepared: Prepared, *profiles: Profile) -> Iterator[Guest]:
                 node = f"/dev/dri/renderD{FIRST_NODE + slot}"
                 if not guest.agent.wait_for(node, 60):
                     log = guest.agent.run(["/bin/dmesg"]).output.decode(errors="replace")
-                    raise GuestError(f"{profile.name} did not bind: {log[-3000:]}\n{guest.gpu_log(slot)}")
+                    raise GuestError(
+                        f"{profile.name} did not bind: {log[-3000:]}\n{guest.gpu_log(slot)}"
+                    )
             yield guest
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -21,7 +21,7 @@ class Unavailable(Exception):
 
 def cache_dir() -> Path:
     """Where everything that is fetched or made lives: $ZE_IPC_CACHE, else ~/.cache/ze_ipc."""
-    base = os.environ.get("ZE_IPC_CACHE") or os.path.expanduser("~/.cache/ze_ipc")
+    base = os.environ.get("ZE_IPC_CACHE") or Path("~/.cache/ze_ipc").expanduser()
     path = Path(base) / "real-kernel"
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -23,6 +23,11 @@ from .agent import Agent, GuestError
 from .gpu.profiles import Profile
 
 MEMORY = "1536M"
+PORT = (
+    "x-do-not-expose-native-hotplug-cap=on,power_controller_present=off,"
+    "mem-reserve=64M,pref64-reserve=1G"
+)
+"""A slot that is always powered and is plugged through ACPI: the guest sees the device at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +60,8 @@ class Machine:
             "-device", "virtserialport,bus=vser.0,chardev=agent,name=agent",
             "-chardev", f"socket,id=qmp,path={work}/qmp,server=on,wait=off",
             "-mon", "chardev=qmp,mode=control",
-            "-device", "pcie-root-port,id=slot0,slot=1,chassis=1,x-do-not-expose-native-hotplug-cap=on,"
-            "power_controller_present=off,mem-reserve=64M,pref64-reserve=1G",
-            "-device", "pcie-root-port,id=slot1,slot=2,chassis=2,x-do-not-expose-native-hotplug-cap=on,"
-            "power_controller_present=off,mem-reserve=64M,pref64-reserve=1G",
+            "-device", f"pcie-root-port,id=slot0,slot=1,chassis=1,{PORT}",
+            "-device", f"pcie-root-port,id=slot1,slot=2,chassis=2,{PORT}",
         ]  # fmt: skip
 
 

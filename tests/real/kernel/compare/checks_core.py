@@ -66,6 +66,7 @@ def core(platform: Platform) -> Iterator[Script]:
 
 def queries(platform: Platform) -> Iterator[Script]:
     for query in range(13):
+
         def setup(script: Script, query: int = query) -> tuple[str, dict[str, Value]]:
             return script.open(), {"query": query}
 

@@ -30,7 +30,7 @@ BATCH, DATA = 0x100000, 0x200000
 
 
 class Gpu:
-    """A space with a batch object at BATCH and a data object at DATA, both CPU-mapped, and a queue."""
+    """A space with a batch object at BATCH, a data object at DATA, both CPU-mapped, and a queue."""
 
     def __init__(
         self, script: Script, placement: int = SYSTEM, engine_class: int = 1, flags: int = 0
@@ -199,10 +199,11 @@ def queues(platform: Platform) -> Iterator[Script]:
             extended = {**fields, "extensions": chain}
             script.ioctl(fd, "XE_EXEC_QUEUE_CREATE", extended, show=["exec_queue_id"])
             yield script
-    for name, changes in {
+    chains: dict[str, dict[str, Value]] = {
         "pad": {"base.pad": 1}, "name": {"base.name": 1}, "property-pad": {"pad": 1},
         "reserved": {"reserved[0]": 1}, "next": {"base.next_extension": 0x10},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for name, changes in chains.items():
         script = Script(f"queue-create/extension-{name}")
         fd, fields = setup(script)
         chain = script.buffer(4096)
@@ -291,7 +292,8 @@ def fences(platform: Platform) -> Iterator[Script]:
             fd, fields = setup(script)
             script.ioctl(fd, "XE_WAIT_USER_FENCE", {**fields, "op": op, "value": value})
             yield script
-    for name, timeout in {"zero": 0, "past": 1, "future": "@5000000"}.items():
+    timeouts: dict[str, Value] = {"zero": 0, "past": 1, "future": "@5000000"}
+    for name, timeout in timeouts.items():
         script = Script(f"fence-wait/absolute-{name}")
         fd, fields = setup(script)
         more: dict[str, Value] = {"flags": 1, "timeout": timeout, "value": 6}

@@ -20,6 +20,7 @@ from .script import Script, Value, request, sweep
 
 def create(platform: Platform) -> Iterator[Script]:
     for placement in platform.placements:
+
         def setup(script: Script, placement: int = placement) -> tuple[str, dict[str, Value]]:
             return script.open(), gem_fields(64 * KIB, placement)
 

@@ -189,6 +189,7 @@ def attributes(platform: Platform) -> Iterator[Script]:
             "purge_state_val.retained_ptr": [0x10, 0]}),
     )  # fmt: skip
     for title, right, wrong_more in special:
+
         def both(
             script: Script, right: dict[str, Value] = right, title: str = title
         ) -> tuple[str, dict[str, Value]]:

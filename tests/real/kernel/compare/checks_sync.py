@@ -33,7 +33,13 @@ def ioctls(platform: Platform) -> Iterator[Script]:
         file = script.ioctl(fd, "SYNCOBJ_HANDLE_TO_FD", fields, keep="fd")
         return fd, {"fd": file}
 
-    wrong = {"handle": [1, 9], "flags": [4, 1, 2, 3], "fd": [0xFFFFFFFF, 0], "pad": [1], "point": [1]}
+    wrong = {
+        "handle": [1, 9],
+        "flags": [4, 1, 2, 3],
+        "fd": [0xFFFFFFFF, 0],
+        "pad": [1],
+        "point": [1],
+    }
     yield from sweep("syncobj-from-fd", "SYNCOBJ_FD_TO_HANDLE", from_fd, wrong, ["handle"])
 
     def sync_file(script: Script) -> tuple[str, dict[str, Value]]:
@@ -106,7 +112,7 @@ def ioctls(platform: Platform) -> Iterator[Script]:
 
 
 def in_binds(platform: Platform) -> Iterator[Script]:
-    """Every field of a sync wrong in turn and in pairs, for a bind that does and one that does not."""
+    """Every field of a sync wrong in turn and in pairs, in binds of one and of no operation."""
     kinds: dict[str, dict[str, Value]] = {
         "signal": {"type": 0, "flags": 1}, "wait": {"type": 0},
         "timeline-signal": {"type": 1, "flags": 1, "timeline_value": 4},
@@ -123,9 +129,11 @@ def in_binds(platform: Platform) -> Iterator[Script]:
             for binds in (0, 1):
                 changes: list[tuple[tuple[str, Value], ...]] = [()]
                 changes += [(change,) for change in wrong]
-                changes += [
-                    (a, b) for i, a in enumerate(wrong) for b in wrong[i + 1 :] if a[0] != b[0]
-                ] if mode == 0 and binds == 1 else []
+                changes += (
+                    [(a, b) for i, a in enumerate(wrong) for b in wrong[i + 1 :] if a[0] != b[0]]
+                    if mode == 0 and binds == 1
+                    else []
+                )
                 for change in changes:
                     text = "+".join(f"{name}={value}" for name, value in change) or "right"
                     script = Script(f"sync/{kind}/mode={mode}/binds={binds}/{text}")

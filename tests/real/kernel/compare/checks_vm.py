@@ -98,6 +98,7 @@ def _base(
 
 def bind_checks(platform: Platform) -> Iterator[Script]:
     for op, title in enumerate(OPERATIONS):
+
         def setup(script: Script, op: int = op) -> tuple[str, dict[str, Value]]:
             return _base(script, op)
 

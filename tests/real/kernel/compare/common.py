@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from .script import Script, Value, constant
+from .script import Script, Value
 
 SYSTEM = 1
 VRAM = 2
@@ -157,9 +157,7 @@ def export(script: Script, fd: str, handle: Value, flags: int = 0x80002) -> str:
 
 
 def import_fd(script: Script, fd: str, dma_buf: Value) -> str:
-    return script.ioctl(
-        fd, "PRIME_FD_TO_HANDLE", {"fd": dma_buf}, keep="handle", show=["handle"]
-    )
+    return script.ioctl(fd, "PRIME_FD_TO_HANDLE", {"fd": dma_buf}, keep="handle", show=["handle"])
 
 
 def store_dwords(address: int, values: Sequence[int]) -> list[int]:

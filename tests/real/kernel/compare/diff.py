@@ -22,7 +22,7 @@ class Mask:
 
 
 MASKS = (
-    Mask(r"^query/.*ENGINE_CYCLES|^query/id=6(/|$)", r"^I ", "a virtual function has no engine cycles"),
+    Mask(r"^query/.*ENGINE_CYCLES|^query/id=6(/|$)", r"^I ", "a virtual function has none"),
     Mask(r"^query/values/", r"^R ", "sizes and fuses are what the emulated device says"),
     Mask(r"^exec/unmapped-batch$|^exec/readonly-target$", r"0xc048644a",
          "EIO or ETIME: how fast a fault bans a queue is a matter of timing"),
@@ -76,7 +76,9 @@ def differences(
     found: list[Difference] = []
     for script in wanted:
         real, ours = _rows(kernel.get(script.name, [])), _rows(mock.get(script.name, []))
-        numbers = sorted({*real, *ours}, key=lambda n: (not n.isdigit(), int(n) if n.isdigit() else 0))
+        numbers = sorted(
+            {*real, *ours}, key=lambda n: (not n.isdigit(), int(n) if n.isdigit() else 0)
+        )
         if not numbers:
             found.append(Difference(script.name, "(whole script)", "", ""))
         for number in numbers:

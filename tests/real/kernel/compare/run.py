@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import itertools
 import json
@@ -57,7 +58,7 @@ def _batches(wanted: Iterable[Script]) -> Iterator[bytes]:
 
 
 def _complaints(log: str) -> Iterator[str]:
-    """"script: complaint" of everything the kernel warned of; the runner logs scripts' names."""
+    """ "script: complaint" of everything the kernel warned of; the runner logs scripts' names."""
     script = "(no script)"
     for line in log.splitlines():
         if "script " in line:
@@ -124,14 +125,28 @@ class KernelRun:
         return results, bool(complaints)
 
 
+def _meaning(source: Path) -> bytes:
+    """A module's code without comments, formatting and docstrings."""
+    tree = ast.parse(source.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [  # type: ignore[attr-defined]
+                part
+                for part in body
+                if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+            ]
+    return ast.dump(tree).encode()
+
+
 class ResultStore:
     """The real driver's answers by script text, kept for one kernel and one emulated device."""
 
     def __init__(self, versions: Iterable[str], profile: str) -> None:
-        sources = sorted((Path(__file__).parents[1] / "gpu").glob("*.py"))
         state = hashlib.sha256("".join(versions).encode())
-        for source in (*sources, GUEST / "runner.c"):
-            state.update(source.read_bytes())
+        state.update((GUEST / "runner.c").read_bytes())
+        for source in sorted((Path(__file__).parents[1] / "gpu").glob("*.py")):
+            state.update(_meaning(source))
         self._path = cache_dir() / f"results-{profile}.json"
         self._state = state.hexdigest()
         self._results: dict[str, list[str]] = {}
@@ -161,8 +176,9 @@ def mock_runner() -> Path:
     sources = sorted(mock.glob("*.c"))
     output = cache_dir() / "runner-mock"
     command = [
-        "gcc", "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-DRUNNER_MOCK", f"-I{ioctl}", f"-I{mock}",
-        "-o", str(output), str(GUEST / "runner.c"), *map(str, sources), "-lpthread", "-lm",
+        "gcc", "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-DRUNNER_MOCK",
+        f"-I{ioctl}", f"-I{mock}", "-o", str(output), str(GUEST / "runner.c"),
+        *map(str, sources), "-lpthread", "-lm",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -195,7 +195,10 @@ def sweep(
         return
     for one, other in itertools.combinations(wrong, 2):
         first, second = layout[one], layout[other]
-        if first.offset < second.offset + second.width and second.offset < first.offset + first.width:
+        if (
+            first.offset < second.offset + second.width
+            and second.offset < first.offset + first.width
+        ):
             continue
         changes = {one: wrong[one][0], other: wrong[other][0]}
         yield build("+".join(f"{name}={value}" for name, value in changes.items()), changes)

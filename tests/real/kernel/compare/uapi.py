@@ -1,4 +1,4 @@
-"""Constants and struct layouts read from ioctl/xe_uapi.cdef, the file that both C and cffi parse."""
+"""Constants and struct layouts read from ioctl/xe_uapi.cdef, which C and cffi parse, too."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Uapi:
             for name, value in re.findall(r"^#define (\w+) (-?\w+)$", text, re.MULTILINE)
         }
         self.structs: dict[str, Struct] = {}
-        self._tokens = re.findall(r"\w+|[{};\[\]*]", re.sub(r"^#.*$", "", text, flags=re.M))
+        self._tokens: list[str] = re.findall(
+            r"\w+|[{};\[\]*]", re.sub(r"^#.*$", "", text, flags=re.M)
+        )
         self._at = 0
         while self._at < len(self._tokens):
             if self._tokens[self._at] == "struct" and self._tokens[self._at + 2] == "{":

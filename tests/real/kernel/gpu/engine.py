@@ -121,8 +121,7 @@ class Context:
         first = _U32.unpack(self.ggtt.read(start + head, 4))[0]
         count = length(first)
         words = tuple(
-            _U32.unpack(self.ggtt.read(start + (head + 4 * at) % size, 4))[0]
-            for at in range(count)
+            _U32.unpack(self.ggtt.read(start + (head + 4 * at) % size, 4))[0] for at in range(count)
         )
         self._execute(words)
         return (head + 4 * count) % size

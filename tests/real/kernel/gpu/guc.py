@@ -1,4 +1,4 @@
-"""The firmware ("GuC") of one GT as a virtual function sees it: mailbox, command transport, actions.
+"""One GT's firmware ("GuC") as a virtual function sees it: mailbox, transport, actions.
 
 A message is an "HXG" dword (bit 31 origin, bits 28..30 type, bits 0..27 payload) and data dwords.
 The mailbox carries four dwords in registers; the command transport is a pair of rings in the
@@ -183,7 +183,9 @@ class Guc:
         kind, code = message[0] >> 28 & 7, message[0] & 0xFFFF
         action = TRANSPORT.get(code)
         if TRACE:
-            print(f"{self.name}: {kind} {code:#06x} {[hex(word) for word in message[1:]]}", flush=True)
+            print(
+                f"{self.name}: {kind} {code:#06x} {[hex(word) for word in message[1:]]}", flush=True
+            )
         if action is None:
             print(f"{self.name}: unknown action {code:#06x} {message[1:]}", flush=True)
             if kind != EVENT:
@@ -289,7 +291,9 @@ class Guc:
         return again
 
     def _report_fault(self, context: Context) -> None:
-        print(f"{self.name}: context {context.id} {context.engine.name}: {context.fault}", flush=True)
+        print(
+            f"{self.name}: context {context.id} {context.engine.name}: {context.fault}", flush=True
+        )
         self.busy.pop(context.id, None)
         context.batches.clear()
         context.enabled = False

@@ -1,7 +1,8 @@
 """The PCI configuration space of the virtual function.
 
 QEMU emulates BARs, command and MSI itself and only reads what kind they are from here, so this is
-an image that remembers the command register and the capabilities. Layout of a type 0 header and its capabilities: PCI 3.0.
+an image that remembers the command register and the capabilities. Layout of a type 0 header and
+its capabilities: PCI 3.0.
 """
 
 from __future__ import annotations
