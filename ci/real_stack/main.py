@@ -40,7 +40,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--devices", type=int, default=2, help="mock devices (default 2)")
     parser.add_argument("--profile", choices=("bmg", "lnl"), default="bmg")
     # Tests that fill all of it and more write to every page, so it has to fit into this machine.
-    parser.add_argument("--vram", type=int, default=2048, help="MiB a device (default 2048)")
+    parser.add_argument("--vram", type=int, default=3072, help="MiB a device (default 3072)")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     one = verbs.add_parser("prepare", help="make the root and print its versions")

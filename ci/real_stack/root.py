@@ -141,7 +141,7 @@ class Root:
         *,
         limit: float,
         env: Mapping[str, str] | None = None,
-        shm: str = "8g",
+        shm: str = "16g",
     ) -> Result:
         """Run COMMAND in the root, in namespaces of its own, for at most LIMIT seconds.
 
