@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,13 +15,16 @@ from real_stack.mock import mock_devices
 from real_stack.root import Root, Unavailable, probe
 
 DONE, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 77
+REAL_KERNEL = Path(__file__).resolve().parents[1] / "real-kernel"
 EXPECTATIONS = Path(__file__).resolve().parents[2] / "tests/real/igt_expectations.txt"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the verbs; returns the exit code."""
     options = _parse(arguments)
-    verb: Callable[[argparse.Namespace, Root], bool] = options.verb
+    verb: Callable[[argparse.Namespace, Root], bool] | None = options.verb
+    if verb is None:
+        return subprocess.call([str(REAL_KERNEL), *options.arguments])
     try:
         probe()
         root = Root.default()
@@ -67,6 +71,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     one.add_argument("command", nargs=argparse.REMAINDER)
     one.set_defaults(verb=_run)
+    one = verbs.add_parser(
+        "kernel", help="the real kernel driver in QEMU; what follows goes to ci/real-kernel"
+    )
+    one.add_argument("arguments", nargs=argparse.REMAINDER)
+    one.set_defaults(verb=None)
     options = parser.parse_args(arguments)
     if unknown := set(getattr(options, "client", ())) - set(CLIENTS):
         parser.error(f"no such client: {', '.join(sorted(unknown))}")
