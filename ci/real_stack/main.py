@@ -72,7 +72,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("command", nargs=argparse.REMAINDER)
     one.set_defaults(verb=_run)
     one = verbs.add_parser(
-        "kernel", help="the real kernel driver in QEMU; what follows goes to ci/real-kernel"
+        "kernel",
+        help="the real kernel driver in QEMU; what follows goes to ci/real-kernel",
+        add_help=False,
     )
     one.add_argument("arguments", nargs=argparse.REMAINDER)
     one.set_defaults(verb=None)
