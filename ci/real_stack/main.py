@@ -21,10 +21,11 @@ EXPECTATIONS = Path(__file__).resolve().parents[2] / "tests/real/igt_expectation
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the verbs; returns the exit code."""
-    options = _parse(arguments)
-    verb: Callable[[argparse.Namespace, Root], bool] | None = options.verb
-    if verb is None:
-        return subprocess.call([str(REAL_KERNEL), *options.arguments])
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["kernel"]:
+        return subprocess.call([str(REAL_KERNEL), *words[1:]])
+    options = _parse(words)
+    verb: Callable[[argparse.Namespace, Root], bool] = options.verb
     try:
         probe()
         root = Root.default()
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNAVAILABLE
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="real-stack",
         description="Run the real user-space stack on mock devices, in a Debian sid root.",
@@ -71,13 +72,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     one.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     one.add_argument("command", nargs=argparse.REMAINDER)
     one.set_defaults(verb=_run)
-    one = verbs.add_parser(
-        "kernel",
-        help="the real kernel driver in QEMU; what follows goes to ci/real-kernel",
-        add_help=False,
-    )
-    one.add_argument("arguments", nargs=argparse.REMAINDER)
-    one.set_defaults(verb=None)
+    verbs.add_parser("kernel", help="the real kernel driver in QEMU: ci/real-kernel")
     options = parser.parse_args(arguments)
     if unknown := set(getattr(options, "client", ())) - set(CLIENTS):
         parser.error(f"no such client: {', '.join(sorted(unknown))}")
