@@ -177,7 +177,7 @@ def test_mock_env_prints_what_it_sets(tmp_path: Path) -> None:
 
 
 def test_the_readmes_example_runs_as_it_stands(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     script = tmp_path / "share.py"
     script.write_text(code)
     done = subprocess.run(
@@ -190,3 +190,18 @@ def test_the_readmes_example_runs_as_it_stands(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "across an object's end" in done.stdout
+
+
+def test_the_readmes_fixtures_work_in_another_project(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "test_sharing.py").write_text("import ze_ipc\n\n" + code)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
