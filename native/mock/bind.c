@@ -189,7 +189,7 @@ static int check_queue(struct drm_file *file, const struct vm *vm, uint32_t id)
 {
     if (!id)
         return 0;
-    struct exec_queue *queue = queue_lookup ? queue_lookup(file, id) : NULL;
+    struct exec_queue *queue = queue_lookup(file, id);
     if (!queue)
         return -ENOENT;
     const struct vm *of = queue_bind_vm(queue);

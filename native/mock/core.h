@@ -383,38 +383,34 @@ int sync_parse(struct drm_file *file, uint64_t user, uint32_t num, uint32_t flag
 int sync_install(struct sync_list *list, struct fence *fence);
 void sync_free(struct sync_list *list);
 
-/* ---- offered by syncobj.c and queue.c; weak, so that the core also stands without them ---- */
+/* ---- sync objects and queues (syncobj.c, queue.c, queue_order.c) ---- */
 
-#define OPTIONAL __attribute__((weak))
-
-/* syncobj.c. Missing: NULL. */
-OPTIONAL struct syncobj *syncobj_lookup(struct drm_file *file, uint32_t handle);
-OPTIONAL void syncobj_put(struct syncobj *syncobj);
+/* NULL: no such handle. */
+struct syncobj *syncobj_lookup(struct drm_file *file, uint32_t handle);
+void syncobj_put(struct syncobj *syncobj);
 /* The fence to wait for, with a reference: of the binary syncobj (point 0) or of a timeline point; NULL: no fence yet.
  */
-OPTIONAL struct fence *syncobj_fence(struct syncobj *syncobj, uint64_t point);
+struct fence *syncobj_fence(struct syncobj *syncobj, uint64_t point);
 /* point 0 replaces the binary fence. 0 or -ENOMEM. */
-OPTIONAL int syncobj_install(struct syncobj *syncobj, uint64_t point, struct fence *fence);
-OPTIONAL void syncobj_file_close(struct drm_file *file);
+int syncobj_install(struct syncobj *syncobj, uint64_t point, struct fence *fence);
+void syncobj_file_close(struct drm_file *file);
 
-/* queue.c. */
-OPTIONAL struct exec_queue *queue_lookup(struct drm_file *file, uint32_t id);
-OPTIONAL void queue_put(struct exec_queue *queue);
+/* NULL: no such id. */
+struct exec_queue *queue_lookup(struct drm_file *file, uint32_t id);
+void queue_put(struct exec_queue *queue);
 /* The VM of a queue of class VM_BIND, borrowed; NULL for other classes. */
-OPTIONAL struct vm *queue_bind_vm(struct exec_queue *queue);
+struct vm *queue_bind_vm(struct exec_queue *queue);
 /* Banned or reset: WAIT_USER_FENCE answers EIO. */
-OPTIONAL bool queue_is_reset(struct exec_queue *queue);
-OPTIONAL void queue_file_close(struct drm_file *file);
+bool queue_is_reset(struct exec_queue *queue);
+void queue_file_close(struct drm_file *file);
 /* Engine clock that all queues of the file have used, by class. No lock held. */
-OPTIONAL void queue_file_ticks(struct drm_file *file, uint64_t ticks[ENGINE_CLASSES]);
-/* The VM is being destroyed: its queues fail EXEC from now on. No lock held. */
-OPTIONAL void queue_vm_closed(struct vm *vm);
+void queue_file_ticks(struct drm_file *file, uint64_t ticks[ENGINE_CLASSES]);
 /* Program memory is about to be unmapped or replaced: returns when no job of a dma-fence VM uses it any more, as the
    kernel's notifier does. Cheap when no job runs. No lock held. */
-OPTIONAL void program_memory_changes(uint64_t address, uint64_t size);
+void program_memory_changes(uint64_t address, uint64_t size);
 
-/* madvise.c: before fork / in the parent / in the child; called by device.c's handlers, all core locks held. */
-OPTIONAL void streamer_fork_child(void);
+/* Queues have no threads in a forked child. All core locks are held. */
+void streamer_fork_child(void);
 
 /* ---- DRM file mmap (mmap.c), dma-buf descriptors (prime.c) ---- */
 

@@ -73,8 +73,7 @@ static void fork_release(void)
 static void fork_child(void)
 {
     store_fork_child();
-    if (streamer_fork_child)
-        streamer_fork_child();
+    streamer_fork_child();
     fork_release();
 }
 

@@ -51,11 +51,9 @@ void drm_file_put(struct drm_file *file)
 {
     if (atomic_fetch_sub_explicit(&file->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (queue_file_close)
-        queue_file_close(file);
+    queue_file_close(file);
     close_vms(file);
-    if (syncobj_file_close)
-        syncobj_file_close(file);
+    syncobj_file_close(file);
     gem_close_all(file);
 
     pthread_mutex_lock(&registry_lock);

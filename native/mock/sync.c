@@ -32,7 +32,7 @@ static int parse_syncobj(struct drm_file *file, const struct drm_xe_sync *sync, 
             return -EINVAL;
         entry->point = sync->timeline_value;
     }
-    entry->syncobj = syncobj_lookup ? syncobj_lookup(file, sync->handle) : NULL;
+    entry->syncobj = syncobj_lookup(file, sync->handle);
     if (!entry->syncobj)
         return -ENOENT;
     if (entry->signal)

@@ -60,7 +60,7 @@ int wait_user_fence_ioctl(struct drm_file *file, void *data)
         return -EINVAL;
     struct exec_queue *queue = NULL;
     if (args->exec_queue_id) {
-        queue = queue_lookup ? queue_lookup(file, args->exec_queue_id) : NULL;
+        queue = queue_lookup(file, args->exec_queue_id);
         if (!queue)
             return -ENOENT;
     }

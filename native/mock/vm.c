@@ -124,8 +124,6 @@ void vm_close(struct vm *vm)
     vm->num_vmas = 0;
     vm->size = 0;
     pthread_mutex_unlock(&vm->lock);
-    if (queue_vm_closed)
-        queue_vm_closed(vm);
     vma_free_tree(vm->dev, mappings);
     atomic_fetch_sub(&vm->dev->num_vms, 1);
 }
