@@ -8,8 +8,8 @@
 #include "queue.h"
 #include "vm_fault.h"
 
-/* A job of a VM that is not long-running must end within it. The kernel's limit is 5 s of run time, looked at every 5 s from
-   the submission on: what ran for a little less gets more. ZE_IPC_MOCK_JOB_TIMEOUT_MS changes it, for tests. */
+/* A job of a VM that is not long-running must end within it. The kernel's limit is 5 s of run time, looked at every 5 s
+   from the submission on: what ran for a little less gets more. ZE_IPC_MOCK_JOB_TIMEOUT_MS changes it, for tests. */
 #define JOB_TIMEOUT_MS 6000
 
 static int64_t job_timeout_ns(void)
