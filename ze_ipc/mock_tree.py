@@ -20,6 +20,17 @@ FIRST_RENDER_MINOR = 128
 _BAR0_SIZE = 16 << 20
 _BAR0_ADDRESS = 0x6000000000
 
+_STATS = (
+    "svm_pagefault_count",
+    "tlb_inval_count",
+    "svm_tlb_inval_count",
+    "svm_tlb_inval_us",
+    "vma_pagefault_count",
+    "vma_pagefault_kb",
+    "invalid_prefetch_pagefault_count",
+)
+"""Counters of a GT in debugfs. The mock counts none of them: they are there, and zero."""
+
 _MARKS = {"sys": 226_000_001, "sys/kernel/debug": 226_000_002, "dev": 226_000_003}
 
 
@@ -199,6 +210,7 @@ class _Device:
             table = (self.platform.pat_entries, self.platform.discrete)
             tree.write(f"{path}/gt{number}/pat_sw_config", mock_pat.sw_config(*table))
             tree.write(f"{path}/gt{number}/pat", mock_pat.registers(*table))
+            tree.write(f"{path}/gt{number}/stats", "".join(f"{name}: 0\n" for name in _STATS))
             # Resetting an idle GT changes nothing that programs see; a busy one is not reset.
             for name in ("force_reset", "force_reset_sync"):
                 tree.write(f"{path}/gt{number}/{name}", "", 0o600)
