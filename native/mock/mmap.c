@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "barrier.h"
 #include "bo_table.h"
 #include "core.h"
 #include "dma_buf_fences.h"
@@ -51,12 +52,11 @@ static bool is_private(int flags)
     return (flags & MAP_TYPE) == MAP_PRIVATE;
 }
 
-/* A page the device never reads: a real one is write-only, this one keeps what was written. */
 static void *map_barrier(struct device *dev, void *address, size_t size, int prot, int flags)
 {
     if (!dev->profile->discrete || size > PAGE_SIZE || is_private(flags) || prot & (PROT_READ | PROT_EXEC))
         return failed(EINVAL);
-    return mmap(address, size, prot | PROT_READ, flags | MAP_ANONYMOUS, -1, 0);
+    return barrier_map(address, flags & MAP_FIXED);
 }
 
 /* Memory that cannot be touched: a mapping of an empty file. */
