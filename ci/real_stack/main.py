@@ -101,6 +101,7 @@ def _igt(options: argparse.Namespace, root: Root) -> bool:
                 only=options.only,
                 seen=_show,
             )
+            outcomes = igt.repeat_alone(mock.root, outcomes, expectations, mock.env, options.limit)
             if not outcomes:
                 raise Unavailable(f"no subtest matches {options.only}")
             print(f"\nigt-gpu-tools-tests {versions['igt-gpu-tools-tests']}, ", end="")

@@ -65,6 +65,23 @@ def test_a_worse_and_a_better_outcome_are_both_differences() -> None:
     assert igt.differences(as_written, EXPECTATIONS) == []
 
 
+def test_only_tests_of_clocks_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    expectations = igt.read_expectations("xe_vm@clock timing compares two clocks\n")
+    answers = iter(["fail", "pass"])
+    asked = []
+
+    def run_again(root: Root, binary: str, subtest: str, *_: object) -> igt.Outcome:
+        asked.append(f"{binary}@{subtest}")
+        return outcome(asked[-1], next(answers))
+
+    monkeypatch.setattr(igt, "run_subtest", run_again)
+    first = [outcome("xe_vm@clock", "fail"), outcome("xe_vm@other", "fail")]
+    second = igt.repeat_alone(Root(Path("/")), first, expectations, {}, 1)
+    assert asked == ["xe_vm@clock", "xe_vm@clock"]
+    assert [o.outcome for o in second] == ["pass", "fail"]
+    assert len(igt.differences(second, expectations)) == 1
+
+
 def test_a_line_that_matches_nothing_is_noticed() -> None:
     assert igt.unused([outcome("xe_vm@other", "skip")], EXPECTATIONS) == ["xe_vm@bad-*"]
     assert igt.unused([outcome("xe_mmap@vram", "pass")], EXPECTATIONS) == []
