@@ -135,6 +135,19 @@ def bind_flags(platform: Platform) -> Iterator[Script]:
                     yield script
 
 
+def mirror_offset(platform: Platform) -> Iterator[Script]:
+    """Intel's driver undoes a mapping so, with the object's offset left in: does it work?"""
+    for offset in (0, 4096):
+        script = Script(f"bind-mirror/offset={offset:#x}")
+        fd, fields = _base(script, OP_MAP, flags=6)
+        fields |= {"bind.range": 4096, "bind.obj_offset": offset}
+        script.ioctl(fd, "XE_VM_BIND", fields)
+        mirror = {"bind.obj": 0, "bind.flags": 0x20}
+        script.ioctl(fd, "XE_VM_BIND", {**fields, **mirror})
+        layout(script, fd, 1, 4)
+        yield script
+
+
 def pat(platform: Platform) -> Iterator[Script]:
     for placement, index in itertools.product(platform.placements, range(34)):
         for caching in (1, 2):
@@ -252,5 +265,5 @@ def prefetch(platform: Platform) -> Iterator[Script]:
 
 
 FAMILIES = (
-    create, destroy, bind_checks, bind_flags, pat, arrays, queues, prefetch,
+    create, destroy, bind_checks, bind_flags, mirror_offset, pat, arrays, queues, prefetch,
 )  # fmt: skip
