@@ -1,5 +1,6 @@
 /* VM_QUERY_MEM_RANGE_ATTRS: the mappings of a range, whole and in order. */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "core.h"
@@ -54,7 +55,7 @@ int vm_query_attrs_ioctl(struct drm_file *file, void *data)
         vm_put(vm);
         return 0;
     }
-    struct drm_xe_mem_range_attr *attrs = malloc(room * size);
+    struct drm_xe_mem_range_attr *attrs = room * size > INT_MAX ? NULL : malloc(room * size);
     int r = attrs ? 0 : room > 1 ? -ENOBUFS : -ENOMEM;
     uint32_t count = 0;
     if (!r) {
