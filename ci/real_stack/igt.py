@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from real_stack.root import Result, Root, Unavailable
+from real_stack.root import Broken, Result, Root
 
 BINARIES = (
     "xe_query",
@@ -89,7 +89,7 @@ def list_subtests(root: Root, binary: str, env: Mapping[str, str]) -> list[str]:
     names = [line for line in result.output.splitlines() if re.fullmatch(r"[\w@.+-]+", line)]
     if result.ok and names:
         return names
-    raise Unavailable(f"{binary} does not list its subtests:\n{result.output[-2000:]}")
+    raise Broken(f"{binary} does not list its subtests:\n{result.output[-2000:]}")
 
 
 def run_subtest(

@@ -12,7 +12,7 @@ from pathlib import Path
 from real_stack import igt
 from real_stack.clients import CLIENTS, run_case
 from real_stack.mock import mock_devices
-from real_stack.root import Root, Unavailable, probe
+from real_stack.root import Broken, Root, Unavailable, probe
 
 DONE, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 77
 REAL_KERNEL = Path(__file__).resolve().parents[1] / "real-kernel"
@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Unavailable as error:
         print(f"real-stack: skipped as a whole: {error}", file=sys.stderr)
         return UNAVAILABLE
+    except Broken as error:
+        print(f"real-stack: {error}", file=sys.stderr)
+        return FAILED
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -103,7 +106,7 @@ def _igt(options: argparse.Namespace, root: Root) -> bool:
             )
             outcomes = igt.repeat_alone(mock.root, outcomes, expectations, mock.env, options.limit)
             if not outcomes:
-                raise Unavailable(f"no subtest matches {options.only}")
+                raise Broken(f"no subtest matches {options.only}")
             print(f"\nigt-gpu-tools-tests {versions['igt-gpu-tools-tests']}, ", end="")
             print(f"{options.devices} mock devices ({options.profile})\n{igt.table(outcomes)}\n")
             if options.output:
@@ -133,7 +136,8 @@ def _clients(options: argparse.Namespace, root: Root) -> bool:
                 for case in client.cases:
                     if options.only not in case.name:
                         continue
-                    good, result = run_case(mock.root, case, mock.env)
+                    env = {**mock.env, "NEO_DEVICES": str(options.devices)}
+                    good, result = run_case(mock.root, case, env)
                     total += 1
                     failed += not good
                     word = "ok" if good else "FAILED"

@@ -59,6 +59,10 @@ class Unavailable(Exception):
     """The real stack cannot run on this machine; the message says why."""
 
 
+class Broken(Exception):
+    """The real stack is here, but something of it or of ours does not work at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a program in the root ended."""

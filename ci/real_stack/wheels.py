@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from debian_packages import cache_directory, locked
-from real_stack.root import Root, Unavailable
+from real_stack.root import Broken, Root, Unavailable
 
 WHEELS = ("dpctl==0.22.1", "umf==1.2.0")
 ENVIRONMENT = "/opt/ze-ipc-clients"
@@ -31,7 +31,7 @@ def install(root: Root) -> str:
         ):
             result = inside.run(command, limit=600)
             if not result.ok:
-                raise Unavailable(f"{command[0]} failed in the root:\n{result.output[-2000:]}")
+                raise Broken(f"{command[0]} failed in the root:\n{result.output[-2000:]}")
         stamp.write_text(wanted)
     return ENVIRONMENT
 
