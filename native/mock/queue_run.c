@@ -187,9 +187,7 @@ static void write_user_fence(struct exec_queue *queue, const struct sync_entry *
     streamer->result = STREAMER_RUNNING;
     bool written = streamer_store(streamer, entry->addr, 8, entry->point);
     streamer->memory.release(streamer->memory.owner);
-    if (written)
-        user_fence_written(queue->dev);
-    else
+    if (!written)
         end_badly(queue, streamer->result);
 }
 
@@ -218,4 +216,5 @@ void queue_run_job(struct exec_queue *queue, struct job *job)
     }
     if (job->syncs.user_fence)
         write_user_fence(queue, job->syncs.user_fence);
+    user_fence_written(queue->dev); /* a job ends with an interrupt, which wakes all who wait for memory */
 }

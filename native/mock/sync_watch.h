@@ -11,5 +11,8 @@ struct sync_watch {
 
 /* 0 or -errno; then fd is still the caller's. */
 int sync_watch_add(struct sync_watch *watch);
+/* Everything that is ready now has been called when this returns: for questions that must not be answered late. Not
+   from within `ready`. */
+void sync_watch_settle(void);
 /* In a forked child: nobody watches any more; `ready` is called for nothing. */
 void sync_watch_fork_child(void);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "exec_handlers.h"
+#include "sync_watch.h"
 #include "syncobj.h"
 
 /* TRANSFER waits so long for the source's point to be put in. */
@@ -78,6 +79,7 @@ int syncobj_query_ioctl(struct drm_file *file, void *data)
     int r = syncobj_lookup_array(file, args->handles, args->count_handles, &syncobjs);
     if (r)
         return r;
+    sync_watch_settle();
     for (uint32_t i = 0; i < args->count_handles && !r; i++) {
         uint64_t point = syncobj_query(syncobjs[i], args->flags & DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED);
         r = copy_to_user(args->points + i * sizeof(point), &point, sizeof(point));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "exec_handlers.h"
+#include "sync_watch.h"
 #include "syncobj.h"
 
 struct wait_entry {
@@ -78,6 +79,7 @@ static int wait_entries(struct wait_entry *entries, uint32_t count, uint32_t fla
 {
     bool all = flags & DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL, available = flags & DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE;
     struct waiter *waiter = entries[0].waiter;
+    sync_watch_settle();
     int r = watch_missing(entries, count, flags);
     while (!r) {
         unsigned seen = waiter_seen(waiter);
