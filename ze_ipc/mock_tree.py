@@ -77,6 +77,8 @@ def build_tree(root: Path, platform: Platform, devices: int, vram_size: int | No
         device.debugfs()
     _class_drm(tree)
     _driver(tree)
+    # Each open of it is a software timeline of fences, for tests of sync objects.
+    tree.write("sys/kernel/debug/sync/sw_sync", "", 0o600)
     tree.mark()
 
 

@@ -33,6 +33,10 @@ BINARIES = (
     "xe_exec_queue_property",
     "xe_dma_buf_sync",
     "xe_drm_fdinfo",
+    "syncobj_basic",
+    "syncobj_wait",
+    "syncobj_timeline",
+    "syncobj_eventfd",
 )
 DIRECTORY = "/usr/libexec/igt-gpu-tools"
 OUTCOMES = ("pass", "fail", "skip", "crash", "timeout")

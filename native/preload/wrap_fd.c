@@ -3,6 +3,7 @@
 #include "files.h"
 #include "internal.h"
 #include "real.h"
+#include "sw_sync.h"
 #include "sync_file.h"
 #include "tree.h"
 
@@ -119,12 +120,28 @@ static int answer(int result)
     return -1;
 }
 
+/* An open of the tree's file of software timelines. */
+static bool is_sw_sync(int fd)
+{
+    struct target target;
+    struct stat have, want;
+    target_at(&target, AT_FDCWD, "/sys/kernel/debug/sync/sw_sync");
+    return target.redirected && REAL(fstat)(fd, &have) == 0 &&
+           REAL(fstatat)(target.dirfd, target.path, &want, 0) == 0 && have.st_ino == want.st_ino &&
+           have.st_dev == want.st_dev;
+}
+
 int wrap_ioctl(int fd, unsigned long request, void *argument)
 {
-    if (!tree_active() || (IOC_TYPE(request) != 'd' && IOC_TYPE(request) != 'b' && IOC_TYPE(request) != '>'))
+    unsigned int type = IOC_TYPE(request);
+    if (!tree_active() || (type != 'd' && type != 'b' && type != '>' && type != 'W'))
         return REAL(ioctl)(fd, request, argument);
-    if (IOC_TYPE(request) == '>')
-        return sync_file_is(fd) ? answer(sync_file_ioctl(fd, request, argument)) : REAL(ioctl)(fd, request, argument);
+    if (type == '>' && sync_file_is(fd))
+        return answer(sync_file_ioctl(fd, request, argument));
+    if (type == 'W' && is_sw_sync(fd))
+        return answer(sw_sync_ioctl(fd, request, argument));
+    if (type == '>' || type == 'W')
+        return REAL(ioctl)(fd, request, argument);
     int saved = errno;
     struct open_file *file = file_get(fd);
     if (file) {
