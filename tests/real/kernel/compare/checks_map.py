@@ -236,7 +236,11 @@ def big_arrays(platform: Platform) -> Iterator[Script]:
 
 
 def random_maps(seed: int, count: int, steps: int = 12) -> Iterator[Script]:
-    """Random operations in a window of 32 pages over three objects, read back at the end."""
+    """Random operations in a window of 32 pages over three objects, read back at the end.
+
+    UNMAP_ALL is never part of an array: after an operation of the same array that replaced a mapping
+    of the same object, driver 7.2.13 unmaps it a second time and corrupts its own lists.
+    """
     for number in range(count):
         generator = random.Random(seed * 1_000_003 + number)
         script = Script(f"random-map/{seed}/{number}")
@@ -266,6 +270,8 @@ def random_maps(seed: int, count: int, steps: int = 12) -> Iterator[Script]:
             operations.append(fields)
         while operations:
             chunk = operations[: generator.choice((1, 1, 3))]
+            if any(fields["op"] == OP_UNMAP_ALL for fields in chunk):
+                chunk = chunk[:1]
             del operations[: len(chunk)]
             if len(chunk) == 1:
                 bind(script, fd, space, chunk[0], fence if generator.random() < 0.2 else None)

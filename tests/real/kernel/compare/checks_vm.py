@@ -222,9 +222,8 @@ def arrays(platform: Platform) -> Iterator[Script]:
         op_fields(0x105000, 4 * KIB, handle, obj_offset=60 * KIB),
         op_fields(0x108000, 4 * KIB, flags=4),
         op_fields(0x200000, obj=handle),
-        op_fields(0, 0, handle, OP_UNMAP_ALL),
         op_fields(0x300000, obj=handle),
-    ]
+    ]  # no UNMAP_ALL: see checks_map.random_maps
     bind_array(script, fd, space, operations, Fence(script))
     layout(script, fd, space)
     yield script
