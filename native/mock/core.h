@@ -393,6 +393,8 @@ void syncobj_put(struct syncobj *syncobj);
 struct fence *syncobj_fence(struct syncobj *syncobj, uint64_t point);
 /* point 0 replaces the binary fence. 0 or -ENOMEM. */
 int syncobj_install(struct syncobj *syncobj, uint64_t point, struct fence *fence);
+/* Always a point of the timeline, also 0: the number stays where it is. */
+int syncobj_add_point(struct syncobj *syncobj, uint64_t point, struct fence *fence);
 void syncobj_file_close(struct drm_file *file);
 
 /* NULL: no such id. */

@@ -51,11 +51,11 @@ static int check_args(const struct profile *profile, const struct drm_xe_madvise
     return r ? r : args->reserved[0] || args->reserved[1] ? -EINVAL : 0;
 }
 
-/* Where the answer of a purgeable call goes: must be readable and zero before. */
+/* Where the answer of a purgeable call goes: nowhere (0), or readable and zero before. */
 static int check_retained(const struct drm_xe_madvise *args)
 {
     uint32_t before;
-    if (args->type != DRM_XE_VMA_ATTR_PURGEABLE_STATE)
+    if (args->type != DRM_XE_VMA_ATTR_PURGEABLE_STATE || !args->purge_state_val.retained_ptr)
         return 0;
     if (copy_from_user(&before, args->purge_state_val.retained_ptr, sizeof(before)))
         return -EFAULT;
@@ -68,7 +68,7 @@ static int check_device(const struct drm_xe_madvise *args)
     int32_t fd = (int32_t)args->preferred_mem_loc.devmem_fd;
     if (args->type != DRM_XE_MEM_RANGE_ATTR_PREFERRED_LOC || fd <= 0)
         return 0;
-    return fcntl(fd, F_GETFD) < 0 ? -EBADF : -ENOLINK;
+    return fcntl(fd, F_GETFD) < 0 ? -ENOENT : -ENOLINK;
 }
 
 /* Objects are advised whole; what has no object is cut at the ends of the range. vm->lock held, as below. */
@@ -117,6 +117,8 @@ static void apply(struct vma *vma, const struct drm_xe_madvise *args, bool *reta
 {
     switch (args->type) {
     case DRM_XE_MEM_RANGE_ATTR_PREFERRED_LOC:
+        if (!(vma->flags & VMA_MIRROR)) /* the driver's to-do: what has an object keeps its place */
+            break;
         vma->preferred_loc = (int32_t)args->preferred_mem_loc.devmem_fd;
         vma->migration_policy = (uint8_t)args->preferred_mem_loc.migration_policy;
         vma->region_instance = args->preferred_mem_loc.region_instance;
@@ -166,7 +168,7 @@ int madvise_ioctl(struct drm_file *file, void *data)
         r = advise(vm, args, &retained);
         pthread_mutex_unlock(&vm->lock);
     }
-    if (!r && args->type == DRM_XE_VMA_ATTR_PURGEABLE_STATE)
+    if (!r && args->type == DRM_XE_VMA_ATTR_PURGEABLE_STATE && args->purge_state_val.retained_ptr)
         r = copy_to_user(args->purge_state_val.retained_ptr, &(uint32_t){retained}, sizeof(uint32_t));
     vm_put(vm);
     return r;

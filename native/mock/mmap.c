@@ -136,6 +136,8 @@ void *dma_buf_mmap(int fd, void *address, size_t size, int prot, int flags, int6
     if (fstat(fd, &st))
         return failed(EBADF);
     uint64_t length = (uint64_t)st.st_size;
+    if (prot & PROT_WRITE && !is_private(flags) && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+        return failed(EACCES); /* the file system layer looks before the driver does */
     if (is_private(flags) || offset < 0 || (uint64_t)offset > length || size > length - (uint64_t)offset)
         return failed(EINVAL);
     if (prot & PROT_WRITE)

@@ -6,6 +6,7 @@
 
 #include "exec_handlers.h"
 #include "queue.h"
+#include "uaccess.h"
 
 enum {
     CHAIN_MAX = 16,
@@ -44,10 +45,13 @@ static int set_property(const struct exec_queue *queue, uint32_t property, uint6
         return -EINVAL;
     switch (property) {
     case DRM_XE_EXEC_QUEUE_SET_HANG_REPLAY_STATE:
-        return 0;
+        /* A pointer to a context image, which is at least a page. */
+        return check_user_range(value, PAGE_SIZE, 0);
     case DRM_XE_EXEC_QUEUE_SET_PROPERTY_MULTI_GROUP:
         return -ENODEV;
     case DRM_XE_EXEC_QUEUE_SET_DISABLE_STATE_CACHE_PERF_FIX:
+        if (queue->engine_class != DRM_XE_ENGINE_CLASS_RENDER && queue->engine_class != DRM_XE_ENGINE_CLASS_COMPUTE)
+            return -EOPNOTSUPP;
         return value > 1 ? -EINVAL : 0;
     default: /* MULTI_QUEUE_PRIORITY needs a group, too */
         return -EINVAL;

@@ -201,8 +201,11 @@ static bool grow(struct syncobj *syncobj)
 
 int syncobj_install(struct syncobj *syncobj, uint64_t point, struct fence *fence)
 {
-    if (point == 0)
-        return install_binary(syncobj, fence);
+    return point ? syncobj_add_point(syncobj, point, fence) : install_binary(syncobj, fence);
+}
+
+int syncobj_add_point(struct syncobj *syncobj, uint64_t point, struct fence *fence)
+{
     for (;;) {
         /* A point has happened when its own fence and everything before it have. Joining takes locks: look again after.
          */

@@ -63,7 +63,7 @@ int syncobj_timeline_signal_ioctl(struct drm_file *file, void *data)
         r = copy_from_user(points, args->points, args->count_handles * sizeof(*points));
     struct fence *stub = fence_stub();
     for (uint32_t i = 0; i < args->count_handles && !r; i++)
-        r = syncobj_install(syncobjs[i], points[i], stub);
+        r = syncobj_add_point(syncobjs[i], points[i], stub);
     fence_put(stub);
     free(points);
     syncobj_put_array(syncobjs, args->count_handles);
@@ -120,10 +120,10 @@ int syncobj_transfer_ioctl(struct drm_file *file, void *data)
     struct syncobj *from = NULL;
     struct fence *fence = NULL;
     int r = 0;
-    if (args->flags & ~(uint32_t)DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT)
-        r = -EINVAL;
-    else if (!(from = syncobj_lookup(file, args->src_handle)))
+    if (!(from = syncobj_lookup(file, args->src_handle)))
         r = -ENOENT;
+    else if (args->flags & ~(uint32_t)DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT)
+        r = -EINVAL;
     else
         fence = find_fence(from, args->src_point, args->flags, &r);
     if (fence)

@@ -198,7 +198,6 @@ static void bind_rows(int fd)
         {-EINVAL, vm, {.op = MAP, .obj_offset = PAGE, .addr = va, .range = PAGE, .flags = null}},
         {-EINVAL, vm, {.op = UNMAP, .addr = va, .range = PAGE, .flags = null}},
         {-EINVAL, vm, {.op = PREFETCH, .addr = va, .range = PAGE, .flags = null}},
-        {-EINVAL, fault_vm, {.op = MAP, .addr = va, .range = PAGE, .flags = null | mirror}},
         {-EINVAL, vm, {.op = MAP, .addr = va, .range = PAGE}},
         {-EINVAL, vm, {.op = ALL}},
         {-EINVAL, vm, {.op = ALL, .obj = wb, .addr = PAGE, .pat_index = PAT_WB}},
@@ -217,7 +216,6 @@ static void bind_rows(int fd)
         {-EINVAL, vm, {.op = MAP, .obj = wc, .addr = va + 8, .range = PAGE}},
         {-EINVAL, vm, {.op = MAP, .obj = wc, .addr = va, .range = PAGE + 8}},
         {-EINVAL, vm, {.op = MAP, .obj = wc, .addr = va}},
-        {-EOPNOTSUPP, vm, {.op = MAP, .obj = wc, .addr = va, .range = PAGE, .flags = DRM_XE_VM_BIND_FLAG_DECOMPRESS}},
         {-EINVAL,
          vm,
          {.op = MAP,
@@ -269,6 +267,7 @@ static void bind_rows(int fd)
         {0, other_vm, {.op = ALL, .obj = wb, .pat_index = PAT_WB}}, /* not bound here */
         {0, vm, {.op = PREFETCH, .addr = 0x7000000, .range = PAGE, .prefetch_mem_region_instance = 1}},
         {0, vm, {.op = UNMAP, .range = top}},
+        {0, fault_vm, {.op = MAP, .addr = va, .range = PAGE, .flags = null | mirror}},
         {0, fault_vm, {.op = MAP, .addr = va, .range = PAGE, .flags = mirror}},
         {0, fault_vm, {.op = MAP, .addr = va, .range = PAGE, .flags = mirror | DRM_XE_VM_BIND_FLAG_MADVISE_AUTORESET}},
     };

@@ -45,6 +45,8 @@ static void test_errors(void)
     CHECK_EQUAL(CALL(fd, SYNCOBJ_TRANSFER, drm_syncobj_transfer, .src_handle = 999, .dst_handle = 999, .flags = 1),
                 -ENOENT);
     CHECK_EQUAL(CALL(fd, SYNCOBJ_TRANSFER, drm_syncobj_transfer, .src_handle = 999, .dst_handle = a, .flags = 1),
+                -ENOENT);
+    CHECK_EQUAL(CALL(fd, SYNCOBJ_TRANSFER, drm_syncobj_transfer, .src_handle = a, .dst_handle = a, .flags = 1),
                 -EINVAL);
     CHECK_EQUAL(CALL(fd, SYNCOBJ_TRANSFER, drm_syncobj_transfer, .src_handle = 999, .dst_handle = a), -ENOENT);
     CHECK_EQUAL(CALL(fd, SYNCOBJ_TRANSFER, drm_syncobj_transfer, .src_handle = a, .dst_handle = a), -EINVAL);
