@@ -5,6 +5,7 @@
 #include "bind.h"
 #include "gem.h"
 #include "residency.h"
+#include "userptr.h"
 #include "vma.h"
 
 /* Page tables that hold nothing beside [*start, *end) come or go with it: the bind changes the entry above them, and
@@ -61,7 +62,7 @@ static int check_leftover(const struct vma *vma, uint64_t start, uint64_t end)
 {
     if (!(vma->flags & VMA_USERPTR))
         return 0;
-    return check_user_range(vma->offset + (start - vma->start), end - start, !(vma->flags & VMA_READONLY));
+    return userptr_check(vma->offset + (start - vma->start), end - start, !(vma->flags & VMA_READONLY));
 }
 
 /* Replaces [start, end) by `mapping` (NULL: by nothing), keeping what sticks out of it in front and behind. */
@@ -154,7 +155,7 @@ static int map(struct bind_job *job, const struct bind_op *op)
     if (args->op == DRM_XE_VM_BIND_OP_MAP_USERPTR) {
         if (args->userptr + args->range < args->userptr)
             return -EOVERFLOW;
-        r = check_user_range(args->userptr, args->range, !(args->flags & DRM_XE_VM_BIND_FLAG_READONLY));
+        r = userptr_check(args->userptr, args->range, !(args->flags & DRM_XE_VM_BIND_FLAG_READONLY));
     } else if (op->bo) {
         r = prepare_object(job, op);
     }
@@ -210,7 +211,7 @@ static int prefetch(struct bind_job *job, const struct drm_xe_vm_bind_op *args)
     for (; vma && vma->start < end; vma = vma_find_from(vm->root, vma->end)) {
         job->num_pt_ops++;
         if (vma->flags & VMA_USERPTR) {
-            int r = check_user_range(vma->offset, vma->end - vma->start, !(vma->flags & VMA_READONLY));
+            int r = userptr_check(vma->offset, vma->end - vma->start, !(vma->flags & VMA_READONLY));
             if (r)
                 return r;
         } else if (vma->bo) {

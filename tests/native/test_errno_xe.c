@@ -180,6 +180,7 @@ static void bind_rows(int fd)
     uint32_t plain = plain_args.handle;
     uint64_t memory = (uintptr_t)mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t read_only = (uintptr_t)mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t of_object = (uintptr_t)map_cpu(fd, wb, 4 * PAGE);
     enum { MAP, UNMAP, USERPTR, ALL, PREFETCH };
     const uint64_t top = 1ull << 48, va = 0x100000;
     const uint32_t null = DRM_XE_VM_BIND_FLAG_NULL, mirror = DRM_XE_VM_BIND_FLAG_CPU_ADDR_MIRROR;
@@ -235,6 +236,7 @@ static void bind_rows(int fd)
         {-EINVAL, vm, {.op = ALL, .obj = wb}}, /* pat 0 is not coherent here, and UNMAP_ALL is checked */
         {-EINVAL, other_vm, {.op = MAP, .obj = mine, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
         {-EFAULT, vm, {.op = USERPTR, .userptr = PAGE, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
+        {-EFAULT, vm, {.op = USERPTR, .userptr = of_object, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
         {-EPERM, vm, {.op = USERPTR, .userptr = read_only, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
         {-EOVERFLOW, vm, {.op = USERPTR, .userptr = ~0ull << 12, .addr = va, .range = 2 * PAGE, .pat_index = PAT_WB}},
 

@@ -168,7 +168,7 @@ static void foreign(int fd)
     check_nothing_left(1);
 }
 
-/* argv: dma-buf, exporter's inode, value to find, value to leave. */
+/* argv: dma-buf, exporter's inode, value to find, value to leave, access mode. */
 static int exec_child(char **argv)
 {
     int dma_buf = atoi(argv[2]), fd = open_node(0);
@@ -177,7 +177,7 @@ static int exec_child(char **argv)
     CHECK_EQ(import_bo(fd, dma_buf), bo);
     int again = export_bo(fd, bo, DRM_RDWR);
     CHECK_EQ(inode_of(again), strtoull(argv[3], NULL, 10));
-    CHECK_EQ(fcntl(again, F_GETFL) & O_ACCMODE, O_RDWR);
+    CHECK_EQ(fcntl(again, F_GETFL) & O_ACCMODE, atoi(argv[6])); /* fixed by the first export, in whichever process */
     close(again), close(dma_buf);
     volatile uint64_t *p = map_cpu(fd, bo, 2 * PAGE); /* not foreign: the same device */
     CHECK_EQ(p[512], strtoull(argv[4], NULL, 10));
@@ -192,25 +192,25 @@ static int exec_child(char **argv)
 
 static pid_t spawn(int dma_buf, ino_t inode, uint64_t find, uint64_t leave)
 {
-    char arguments[4][24];
-    snprintf(arguments[0], 24, "%d", dma_buf);
-    snprintf(arguments[1], 24, "%llu", (unsigned long long)inode);
-    snprintf(arguments[2], 24, "%llu", (unsigned long long)find);
-    snprintf(arguments[3], 24, "%llu", (unsigned long long)leave);
+    const unsigned long long values[] = {(unsigned long long)dma_buf, inode, find, leave,
+                                         (unsigned long long)(fcntl(dma_buf, F_GETFL) & O_ACCMODE)};
+    char text[5][24];
+    for (int i = 0; i < 5; i++)
+        snprintf(text[i], sizeof(text[i]), "%llu", values[i]);
     pid_t child = fork();
     if (!child) {
-        execl("/proc/self/exe", "test_prime", "child", arguments[0], arguments[1], arguments[2], arguments[3], NULL);
+        execl("/proc/self/exe", "test_prime", "child", text[0], text[1], text[2], text[3], text[4], NULL);
         _exit(9);
     }
     return child;
 }
 
-static void across_exec(int fd)
+static void across_exec(int fd, uint32_t flags)
 {
     uint32_t bo = make_bo(fd, 2 * PAGE, VRAM, WC, 0);
     volatile uint64_t *p = map_cpu(fd, bo, 2 * PAGE);
     p[512] = 111;
-    int dma_buf = export_bo(fd, bo, DRM_RDWR);
+    int dma_buf = export_bo(fd, bo, flags);
     CHECK_EQ(wait_for(spawn(dma_buf, inode_of(dma_buf), 111, 222)), 0);
     CHECK_EQ(p[513], 222);
     /* All handles gone: only the descriptor is left to import from. */
@@ -260,7 +260,8 @@ int main(int argc, char **argv)
     identity(fd);
     read_only(fd);
     foreign(fd);
-    across_exec(fd);
+    across_exec(fd, DRM_RDWR);
+    across_exec(fd, 0);
     across_fork(fd);
     close_node(fd);
     check_nothing_left(0);
