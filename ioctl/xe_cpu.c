@@ -1,6 +1,7 @@
 #include "xe_cpu.h"
+#include "fds.h"
 #include "xe_objects.h"
-#include "xe_time.h"
+#include "slice.h"
 #include "xe_uapi.h"
 #include "xe_wc.h"
 
@@ -27,13 +28,13 @@ static uint64_t map_object(struct xe_device *device, uint64_t object, uint64_t o
             return 0;
         return xe_mmap(device, address, size, prot, flags, xe_device_fd(device), arg.offset, error);
     }
-    xe_fds_lock();
+    fds_lock();
     *error = xe_objects_export(device, &object, 1, &fd, &done);
     if (*error == 0) {
         at = xe_mmap(device, address, size, prot, flags, fd, offset, error);
         close(fd);
     }
-    xe_fds_unlock();
+    fds_unlock();
     return at;
 }
 
@@ -74,7 +75,7 @@ static int reserve(struct xe_cpu_map *map)
 int xe_cpu_map(struct xe_device *device, struct xe_cpu_map *map)
 {
     int prot = PROT_READ | (map->writable ? PROT_WRITE : 0);
-    int64_t until = xe_now() + XE_SLICE;
+    int64_t until = now_ns() + SLICE_NS;
     uint64_t address;
     int rc = map->address ? 0 : reserve(map);
 
@@ -98,7 +99,7 @@ int xe_cpu_map(struct xe_device *device, struct xe_cpu_map *map)
             return rc;
         }
         address += map->sizes[i];
-        if (i + 1 < map->count && xe_now() > until) {
+        if (i + 1 < map->count && now_ns() > until) {
             ++map->done;
             return -EINTR;
         }
@@ -148,7 +149,7 @@ static int copy_some(struct xe_device *device, struct xe_cpu_copy *copy)
 
 int xe_cpu_copy(struct xe_device *device, struct xe_cpu_copy *copy)
 {
-    int64_t until = xe_now() + XE_SLICE;
+    int64_t until = now_ns() + SLICE_NS;
 
     for (; copy->extent < copy->count; copy->extent++, copy->inside = 0) {
         while (copy->inside < copy->sizes[copy->extent]) {
@@ -156,7 +157,7 @@ int xe_cpu_copy(struct xe_device *device, struct xe_cpu_copy *copy)
 
             if (rc < 0)
                 return rc;
-            if (xe_now() > until)
+            if (now_ns() > until)
                 return -EINTR;
         }
     }

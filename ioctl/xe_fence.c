@@ -1,5 +1,5 @@
 #include "xe_fence.h"
-#include "xe_time.h"
+#include "slice.h"
 #include "xe_uapi.h"
 
 #include <errno.h>
@@ -36,15 +36,15 @@ static bool reached(const uint64_t *address, uint64_t value)
 
 int xe_wait_value(struct xe_device *device, const uint64_t *address, uint64_t value, uint32_t queue, int64_t deadline)
 {
-    int64_t left = deadline - xe_now();
+    int64_t left = deadline - now_ns();
     struct drm_xe_wait_user_fence wait = {
         .addr = (uint64_t)(uintptr_t)address,
         .op = DRM_XE_UFENCE_WAIT_OP_EQ,
         .value = value,
         .mask = UINT64_MAX,
         .timeout = left < 0          ? 0
-                   : left < XE_SLICE ? left
-                                     : XE_SLICE,
+                   : left < SLICE_NS ? left
+                                     : SLICE_NS,
         .exec_queue_id = queue,
     };
     int rc;
@@ -55,7 +55,7 @@ int xe_wait_value(struct xe_device *device, const uint64_t *address, uint64_t va
     rc = xe_ioctl_once(device, DRM_IOCTL_XE_WAIT_USER_FENCE, &wait);
     if (reached(address, value))
         return 0;
-    if (rc == -ETIME && xe_now() < deadline)
+    if (rc == -ETIME && now_ns() < deadline)
         return -EINTR;
     /* The kernel compared equal before this thread could see the store: look again. */
     return rc == 0 ? -EINTR : rc;

@@ -1,31 +1,14 @@
 #include "xe_objects.h"
-#include "xe_time.h"
+#include "slice.h"
 #include "xe_uapi.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* A child that was forked while another thread streamed may open a device of its own. */
-static void unlock_in_child(void)
-{
-    fds_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
-
-__attribute__((constructor)) static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, unlock_in_child);
-}
 
 int xe_objects_create(struct xe_device *device, uint64_t size, uint32_t placement, uint32_t flags, uint16_t cpu_caching,
                       uint32_t handle_flags, uint64_t *handles, uint64_t count, uint64_t *done)
 {
-    int64_t until = xe_now() + XE_SLICE;
+    int64_t until = now_ns() + SLICE_NS;
 
     for (; *done < count; ++*done) {
         struct drm_xe_gem_create arg = {
@@ -40,7 +23,7 @@ int xe_objects_create(struct xe_device *device, uint64_t size, uint32_t placemen
         if (rc < 0)
             return rc;
         handles[*done] = arg.handle;
-        if (*done + 1 < count && xe_now() > until) {
+        if (*done + 1 < count && now_ns() > until) {
             ++*done;
             return -EINTR;
         }
@@ -131,48 +114,4 @@ int xe_objects_import(struct xe_device *device, const int32_t *fds, uint64_t cou
         handles[*done] = arg.handle;
     }
     return 0;
-}
-
-void xe_fds_close(const int32_t *fds, uint64_t count)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
-    }
-}
-
-void xe_fds_lock(void)
-{
-    pthread_mutex_lock(&fds_lock);
-}
-
-void xe_fds_unlock(void)
-{
-    pthread_mutex_unlock(&fds_lock);
-}
-
-uint32_t xe_fds_free(uint32_t wanted)
-{
-    enum { STEP = 512 };
-    struct pollfd set[STEP];
-    struct rlimit limit;
-    uint32_t unused = 0;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return 0;
-    /* One poll() without events says of 512 numbers which are closed (POLLNVAL). */
-    for (uint64_t base = 0; base < limit.rlim_cur && base < INT32_MAX && unused < wanted; base += STEP) {
-        uint64_t left = limit.rlim_cur - base;
-        nfds_t n = left < STEP ? (nfds_t)left : STEP;
-        int rc;
-
-        for (nfds_t i = 0; i < n; i++)
-            set[i] = (struct pollfd){.fd = (int)(base + i)};
-        do {
-            rc = poll(set, n, 0);
-        } while (rc < 0 && errno == EINTR);
-        for (nfds_t i = 0; rc > 0 && i < n; i++)
-            unused += (set[i].revents & POLLNVAL) != 0;
-    }
-    return unused < wanted ? unused : wanted;
 }

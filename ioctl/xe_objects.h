@@ -25,16 +25,3 @@ int xe_objects_sizes(struct xe_device *device, const uint64_t *handles, uint64_t
 
 /* A handle with one reference for every dma-buf descriptor, which stays the caller's. */
 int xe_objects_import(struct xe_device *device, const int32_t *fds, uint64_t count, uint64_t *handles, uint64_t *done);
-
-/* Closes every descriptor that is not negative. */
-void xe_fds_close(const int32_t *fds, uint64_t count);
-
-/*
- * Descriptors that live for a moment only (an export on its way out, an import on its way in) are made under this
- * lock of the whole process: so threads that stream at once cannot take the last ones from each other.
- */
-void xe_fds_lock(void);
-void xe_fds_unlock(void);
-
-/* How many more descriptors this process could open, counted up to wanted. */
-uint32_t xe_fds_free(uint32_t wanted);

@@ -5,5 +5,6 @@
 #include "xe_objects.h"
 #include "xe_bind.h"
 #include "xe_stream.h"
+#include "fds.h"
 #include "xe_cpu.h"
 #include "xe_blit.h"

@@ -5,7 +5,7 @@ Everything is little-endian and one SOCK_SEQPACKET message each:
     request   "ZQ01", u32 flags, the 64 bytes of the handle
     reply     "ZR01", u32 status, u64 manifest size, u64 objects, <= 32 KiB of manifest
     manifest  the rest in messages of <= 64 KiB, each without a header
-    objects   spoken by C (ioctl/xe_stream.c), absent with SKIP_OBJECTS or when there are none
+    objects   spoken by C (object_stream.c), absent with SKIP_OBJECTS or when there are none
     done      "ZD01", u32 status: 0 when the importer has opened the range
 
 A refusal and the answer to CHECK are a reply alone. Both sides are strangers to each other here:

@@ -73,6 +73,10 @@ def _compare_structs(ours: Struct, theirs: Struct) -> Iterator[Finding]:
     new_ours = [field for field in only_ours if not field.is_padding]
     new_theirs = [field for field in only_theirs if not field.is_padding]
     grown = bool(new_ours or new_theirs)
+    if (ours.is_function or theirs.is_function) and len(ours.fields) != len(theirs.fields):
+        text = f"arguments: ours {len(ours.fields) - 1}, theirs {len(theirs.fields) - 1}"
+        yield Finding("disagrees", ours.name, text)
+        return
 
     for field in ours.fields:
         if field.name not in other or (grown and field.is_padding):

@@ -1,4 +1,4 @@
-"""Read structs and enumerators out of an object file's DWARF."""
+"""Read structs, function types and enumerators out of an object file's DWARF."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ POINTER_BITS = 64
 
 
 def read_types(path: Path) -> Layout:
-    """Every named struct and every enumerator that the object file describes."""
+    """Every named struct, every named pointer to a function (its arguments are its fields) and
+    every enumerator that the object file describes.
+    """
     layout = Layout()
     with path.open("rb") as stream:
         for unit in ELFFile(stream).get_dwarf_info().iter_CUs():
@@ -34,6 +36,8 @@ def read_types(path: Path) -> Layout:
                     target = _resolve(die)
                     if target is not None and target.tag in AGGREGATES:
                         _add_struct(layout, _text(die, "DW_AT_name"), target)
+                    elif target is not None and target.tag == "DW_TAG_pointer_type":
+                        _add_function(layout, _text(die, "DW_AT_name"), _resolve(target))
                 elif die.tag == "DW_TAG_enumerator":
                     value = int(die.attributes["DW_AT_const_value"].value)
                     layout.constants[_text(die, "DW_AT_name")] = value % 2**64
@@ -44,6 +48,19 @@ def _add_struct(layout: Layout, name: str, die: DIE) -> None:
     if name and "DW_AT_byte_size" in die.attributes:
         size = int(die.attributes["DW_AT_byte_size"].value)
         layout.structs[name] = Struct(name, size, tuple(_fields(die, "", 0)))
+
+
+def _add_function(layout: Layout, name: str, die: DIE | None) -> None:
+    if not name or die is None or die.tag != "DW_TAG_subroutine_type":
+        return
+    arguments = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"]
+    fields, offset = [], 0
+    # The result first, as an argument of its own.
+    for label, what in [("result", die), *((f"argument {i}", d) for i, d in enumerate(arguments))]:
+        width, element, signed = _measure(_resolve(what))
+        fields.append(Field(label, offset, width, element, signed))
+        offset += width
+    layout.structs[name] = Struct(name, offset // 8, tuple(fields), is_function=True)
 
 
 def _fields(die: DIE, prefix: str, base: int) -> Iterator[Field]:

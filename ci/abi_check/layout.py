@@ -34,12 +34,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A struct or union."""
+    """A struct or union; or a pointer to a function, with its result and arguments as fields."""
 
     name: str
     size: int
     """Bytes."""
     fields: tuple[Field, ...]
+    is_function: bool = False
+    """Whether it may not grow."""
 
 
 @dataclass(frozen=True, slots=True)

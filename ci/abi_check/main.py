@@ -162,11 +162,11 @@ def _print_table(reports: Sequence[tuple[Subject, Report]]) -> None:
                     )
                 )
     width = max(len(report.label) for _, report in reports)
-    print(f"\n{'':8}{'headers':{width}}  structs  fields  constants  absent  newer  disagree")
+    print(f"\n{'':12}{'headers':{width}}  structs  fields  constants  absent  newer  disagree")
     for subject, report in reports:
         kinds = [finding.kind for finding in report.findings]
         print(
-            f"{subject.name:8}{report.label:{width}}  {report.structs:7}  {report.fields:6}"
+            f"{subject.name:12}{report.label:{width}}  {report.structs:7}  {report.fields:6}"
             f"  {report.constants:9}  {kinds.count('absent'):6}  {kinds.count('newer'):5}"
             f"  {kinds.count('disagrees'):8}"
         )

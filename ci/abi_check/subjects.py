@@ -40,5 +40,13 @@ SUBJECTS = {
             package="linux-libc-dev",
             suites=("sid", "bookworm-backports"),
         ),
+        Subject(
+            name="level_zero",
+            declarations=ROOT / "native/ze/ze_api.cdef",
+            prelude=("<stddef.h>", "<stdint.h>"),
+            headers=("<level_zero/ze_api.h>", "<level_zero/ze_ddi.h>"),
+            package="libze-dev",
+            suites=("sid",),
+        ),
     )
 }

@@ -215,3 +215,51 @@ def test_without_apt_it_says_so_by_a_code_of_its_own(tmp_path: Path) -> None:
     )
     assert done.returncode == 77, done.stderr
     assert "apt-get" in done.stderr
+
+
+FUNCTIONS = ROOT / "native/ze/ze_api.cdef"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by", "subject"),
+    [
+        pytest.param("x^", "", None, id="nothing"),
+        pytest.param(
+            r"(\(\*ze_pfnMemFree_t\)\(ze_context_handle_t), void \*",
+            r"\1, uint32_t",
+            "ze_pfnMemFree_t.argument 1",
+            id="width of an argument",
+        ),
+        pytest.param(
+            r"(\(\*ze_pfnContextDestroy_t\)\(ze_context_handle_t)",
+            r"\1, void *",
+            "ze_pfnContextDestroy_t",
+            id="one argument more",
+        ),
+        pytest.param(
+            r"(ze_pfnMemOpenIpcHandle_t\)\(.*?), ze_ipc_mem_handle_t,",
+            r"\1, ze_ipc_mem_handle_t *,",
+            "ze_pfnMemOpenIpcHandle_t.argument 2",
+            id="by value and by reference",
+        ),
+    ],
+)
+def test_functions_are_compared(tmp_path: Path, pattern: str, by: str, subject: str | None) -> None:
+    text = FUNCTIONS.read_text()
+    base = tmp_path / "usr/include/level_zero"
+    base.mkdir(parents=True)
+    (base / "ze_ddi.h").touch()
+    changed = text if subject is None else replace(text, "(?s)" + pattern, by)
+    (base / "ze_api.h").write_text("#include <stddef.h>\n#include <stdint.h>\n" + changed)
+    command = [sys.executable, str(ROOT / "ci/abi-check"), "level_zero", "--json", "--complete"]
+    done = subprocess.run(
+        [*command, "--headers", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    (report,) = json.loads(done.stdout)["reports"]
+    assert done.returncode == (0 if subject is None else 1), report
+    found = {f["subject"] for f in report["findings"]}
+    assert (found == set()) if subject is None else (subject in found)

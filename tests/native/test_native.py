@@ -13,6 +13,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 MOCK = ROOT / "native" / "mock"
+STREAM = ROOT / "native" / "stream"
 PROGRAMS = sorted(path.stem for path in HERE.glob("test_*.c"))
 UNDER_TSAN = [
     "test_threads",
@@ -39,6 +40,7 @@ FLAGS = [
     "-Wno-missing-field-initializers",
     f"-I{MOCK}",
     f"-I{ROOT / 'ioctl'}",
+    f"-I{STREAM}",
     "-pthread",
 ]
 ASAN = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
@@ -54,7 +56,7 @@ def core_sources() -> list[Path]:
     names = {path.name for path in MOCK.glob("*.c")}
     sources = [MOCK / name for name in sorted(names) if f" {name}" in listed.replace("\n", " ")]
     assert MOCK / "vm.c" in sources
-    return [*sources, *sorted((ROOT / "ioctl").glob("xe_*.c"))]
+    return [*sources, *sorted((ROOT / "ioctl").glob("xe_*.c")), *sorted(STREAM.glob("*.c"))]
 
 
 def build_core(directory: Path, sanitizer: list[str]) -> list[Path]:

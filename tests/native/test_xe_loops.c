@@ -50,7 +50,7 @@ struct end {
 static void *sender(void *argument)
 {
     struct end *end = argument;
-    struct xe_send send = {.socket = end->socket, .objects = end->objects, .count = end->count, .deadline = soon()};
+    struct stream_send send = {.socket = end->socket, .objects = end->objects, .count = end->count, .deadline = soon()};
 
     do {
         end->rc = xe_stream_send(device, &send);
@@ -61,7 +61,7 @@ static void *sender(void *argument)
 static void stream_once(void)
 {
     uint64_t sent[COUNT], got[COUNT], sizes[COUNT];
-    struct xe_receive receive = {.sizes = sizes, .objects = got, .count = COUNT, .deadline = soon()};
+    struct stream_receive receive = {.sizes = sizes, .objects = got, .count = COUNT, .deadline = soon()};
     struct end end = {.objects = sent, .count = COUNT};
     pthread_t thread;
     int pair[2], rc;
@@ -166,7 +166,7 @@ static void all_at_once(void)
 static void another_size(void)
 {
     uint64_t sent[3], got[3], sizes[3] = {PAGE, 2 * PAGE, PAGE};
-    struct xe_receive receive = {.sizes = sizes, .objects = got, .count = 3, .deadline = soon()};
+    struct stream_receive receive = {.sizes = sizes, .objects = got, .count = 3, .deadline = soon()};
     struct end end = {.objects = sent, .count = 3};
     pthread_t thread;
     int pair[2], rc;
@@ -180,7 +180,7 @@ static void another_size(void)
         rc = xe_stream_receive(device, &receive);
     } while (rc == -EINTR);
     CHECK_EQUAL(rc, -EBADMSG);
-    CHECK_EQUAL(receive.reason, XE_STREAM_SIZE);
+    CHECK_EQUAL(receive.reason, STREAM_SIZE);
     CHECK_EQUAL(receive.failed, 1);
     CHECK_EQUAL(receive.found_size, PAGE);
     close(pair[1]);

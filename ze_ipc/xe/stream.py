@@ -18,7 +18,7 @@ _PEER_GONE = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN})
 def send_objects(device: Device, socket: int, objects: array[int], deadline: float) -> None:
     """Send one dma-buf descriptor an object, in batches that the receiver acknowledges."""
     keep = u64(objects)
-    state = ffi.new("struct xe_send *")
+    state = ffi.new("struct stream_send *")
     state.socket, state.objects, state.count = socket, keep, len(objects)
     state.deadline = nanoseconds(deadline)
     rc = -errno.EINTR
@@ -27,9 +27,9 @@ def send_objects(device: Device, socket: int, objects: array[int], deadline: flo
             rc = lib.xe_stream_send(pointer, state)
     if rc == 0:
         return
-    if state.reason == lib.XE_STREAM_OBJECT:
+    if state.reason == lib.STREAM_OBJECT:
         raise kernel_error(rc, "DRM_IOCTL_PRIME_HANDLE_TO_FD", object_index=state.failed)
-    if state.reason == lib.XE_STREAM_FDS:
+    if state.reason == lib.STREAM_FDS:
         raise fd_limit("DRM_IOCTL_PRIME_HANDLE_TO_FD", object_index=state.failed)
     raise _socket_error(rc, state, "sendmsg", len(objects))
 
@@ -44,7 +44,7 @@ def receive_objects(
     """Import one dma-buf of exactly each size; the objects have one reference each."""
     objects = array("Q", bytes(8 * len(sizes)))
     keep = u64(sizes), u64(objects)
-    state = ffi.new("struct xe_receive *")
+    state = ffi.new("struct stream_receive *")
     state.socket, state.sizes, state.objects, state.count = socket, *keep, len(sizes)
     state.deadline = nanoseconds(deadline)
     rc = -errno.EINTR
@@ -60,9 +60,9 @@ def receive_objects(
         timings.importing = state.import_time / 1e9
     if rc == 0:
         return objects
-    if state.reason == lib.XE_STREAM_OBJECT:
+    if state.reason == lib.STREAM_OBJECT:
         raise _import_error(rc, state.failed)
-    if state.reason == lib.XE_STREAM_SIZE:
+    if state.reason == lib.STREAM_SIZE:
         raise KernelError(
             "the exporter sent an object of another size than it declared",
             errno=errno.EBADMSG,
@@ -71,7 +71,7 @@ def receive_objects(
             declared=sizes[state.failed],
             found=state.found_size,
         )
-    if state.reason == lib.XE_STREAM_FDS:
+    if state.reason == lib.STREAM_FDS:
         raise fd_limit("recvmsg", object_index=state.failed)
     raise _socket_error(rc, state, "recvmsg", len(sizes))
 
@@ -89,7 +89,7 @@ def _import_error(rc: int, index: int) -> ZeIpcError:
 
 
 def _socket_error(rc: int, state: Any, call: str, count: int) -> ZeIpcError:
-    if state.reason == lib.XE_STREAM_PROTOCOL:
+    if state.reason == lib.STREAM_PROTOCOL:
         return KernelError("the peer does not keep to the protocol", errno=-rc, call=call)
     if -rc in _PEER_GONE:
         done = state.failed

@@ -7,9 +7,9 @@
  * The longest that a call stays in C when nothing happens, nanoseconds. A signal may have been delivered to another
  * thread, and Python runs its handlers in the main thread only: so every long call comes up for air.
  */
-#define XE_SLICE 250000000LL
+#define SLICE_NS 250000000LL
 
-static inline int64_t xe_now(void)
+static inline int64_t now_ns(void)
 {
     struct timespec now;
 

@@ -1,0 +1,3 @@
+#include "ze_table.h"
+#include "ze_space.h"
+#include "fds.h"
