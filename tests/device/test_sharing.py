@@ -180,3 +180,36 @@ def test_a_hundred_thousand_objects_under_256_fds() -> None:
         assert importer.call(ranges.wrong_stamps, count, 65536, timeout=90) == []
         for other in (importer, exporter):
             other.call(ranges.close_all, timeout=60)
+
+
+def test_gpu_copies_through_an_imported_range_of_5000_objects(device: ze_ipc.Device) -> None:
+    count = 5000
+    with Peer() as exporter:
+        exporter.call(ranges.open_device)
+        raw = exporter.call(ranges.export_range, count, PAGE, bytes(range(251)))
+        with device.allocate(count * PAGE) as copied:
+            device.fill(copied.ptr, 0, 1)  # the engine has its memory now: nothing follows the view
+            with device.open_ipc_handle(raw) as view:
+                check_gpu_copies(device, view, copied.ptr, count)
+        exporter.call(ranges.close_all)
+
+
+def check_gpu_copies(
+    device: ze_ipc.Device, view: ze_ipc.ImportedRange, copied: int, count: int
+) -> None:
+    device.copy(copied, view.ptr, view.size)
+    expected = b"".join(bytes([i % 251]) * PAGE for i in range(count))
+    assert device.read(copied, view.size) == expected
+    device.fill(view.ptr + 7, 0xAB, view.size - 14)
+    device.copy(copied, view.ptr, view.size)
+    filled = expected[:7] + b"\xab" * (view.size - 14) + expected[-7:]
+    assert device.read(copied, view.size) == filled
+    # Past the end the engine faults, as on hardware, if nobody stops it before.
+    end = view.ptr + view.size
+    with pytest.raises(ze_ipc.AddressNotFound):
+        device.copy(copied, view.ptr + 1, view.size)
+    with pytest.raises(ze_ipc.DeviceLost) as caught:
+        device._backend.copy(copied, end - PAGE, 2 * PAGE, time.monotonic() + 20)
+    assert caught.value.address == end
+    device.copy(copied, view.ptr, 5)
+    assert device.read(copied, 5) == filled[:5]
