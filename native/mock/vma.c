@@ -166,10 +166,23 @@ struct vma *vma_cut(struct vma **tree, uint64_t start, uint64_t end)
     return part;
 }
 
+/* One mapping goes to where its priority puts it: what hangs below there is split around it. */
+static void insert(struct vma **link, struct vma *vma)
+{
+    while (*link && (*link)->priority >= vma->priority)
+        link = vma->start < (*link)->start ? &(*link)->left : &(*link)->right;
+    split(*link, vma->start, &vma->left, &vma->right);
+    *link = vma;
+}
+
 void vma_paste(struct vma **tree, struct vma *part)
 {
     if (!part)
         return;
+    if (!part->left && !part->right) {
+        insert(tree, part);
+        return;
+    }
     struct vma *before, *after;
     split(*tree, vma_leftmost(part)->start, &before, &after);
     *tree = merge(merge(before, part), after);
