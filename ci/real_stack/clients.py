@@ -30,6 +30,9 @@ class Case:
     limit: float = 60.0
     """Seconds."""
 
+    profiles: tuple[str, ...] = ("bmg", "lnl")
+    """The mock's profiles on which the client's driver does it without a kernel."""
+
     @property
     def is_control(self) -> bool:
         """Whether it is a negative control: nothing is copied, so every check must go red."""
@@ -135,6 +138,10 @@ ADAPTERS: dict[str, dict[str, str]] = {
         "OverrideFillCopyOffloadThresholdKb": "1000000",
     },
 }
+
+
+# On an integrated GPU the driver keeps the second adapter's copies on the compute engine.
+ADAPTER_PROFILES = {"V1": ("bmg", "lnl"), "V2": ("bmg",)}
 
 
 def _ur_cases() -> tuple[Case, ...]:
