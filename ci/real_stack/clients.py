@@ -144,12 +144,23 @@ ADAPTERS: dict[str, dict[str, str]] = {
 ADAPTER_PROFILES = {"V1": ("bmg", "lnl"), "V2": ("bmg",)}
 
 
+# On an integrated GPU the driver keeps the second adapter's copies on the compute engine.
+ADAPTER_PROFILES = {"V1": ("bmg", "lnl"), "V2": ("bmg",)}
+
+
 def _ur_cases() -> tuple[Case, ...]:
     program = "/opt/ze-ipc-tests/ur"
     # Only the second adapter shares physical memory.
     verbs = {"V1": ("virtual", "usm-ipc"), "V2": ("virtual", "usm-ipc", "physical-ipc")}
     return tuple(
-        Case("ur", _label(f"{verb} on {adapter}", code), (program, verb, *extra), code, env)
+        Case(
+            "ur",
+            _label(f"{verb} on {adapter}", code),
+            (program, verb, *extra),
+            code,
+            env,
+            profiles=ADAPTER_PROFILES[adapter],
+        )
         for adapter, env in ADAPTERS.items()
         for verb in verbs[adapter]
         for code, extra in CONTROLS
@@ -168,7 +179,12 @@ def _sycl_cases() -> tuple[Case, ...]:
     common = {"ONEAPI_DEVICE_SELECTOR": "level_zero:gpu"}
     return tuple(
         Case(
-            "sycl", _label(adapter, code), (*program, largest[adapter], *extra), code, common | env
+            "sycl",
+            _label(adapter, code),
+            (*program, largest[adapter], *extra),
+            code,
+            common | env,
+            profiles=ADAPTER_PROFILES[adapter],
         )
         for adapter, env in ADAPTERS.items()
         for code, extra in CONTROLS

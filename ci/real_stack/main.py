@@ -134,7 +134,7 @@ def _clients(options: argparse.Namespace, root: Root) -> bool:
             client.build(root)
             for turn in range(options.times):
                 for case in client.cases:
-                    if options.only not in case.name:
+                    if options.only not in case.name or options.profile not in case.profiles:
                         continue
                     env = {**mock.env, "NEO_DEVICES": str(options.devices)}
                     good, result = run_case(mock.root, case, env)
