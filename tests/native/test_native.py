@@ -23,6 +23,7 @@ UNDER_TSAN = [
     "test_syncobjs",
     "test_xe_loops",
     "test_syncobj_fds",
+    "test_exec_races",
 ]
 # The sanitizers' own allocators are not safe in the child of a process with threads.
 ARGUMENTS = {"test_threads": ["nofork"]}
