@@ -62,9 +62,9 @@ def prepare(
     if not 1 <= devices <= MAX_DEVICES:
         raise InvalidArgument("devices out of range", devices=devices, hint=f"1 to {MAX_DEVICES}")
     preload = library()
-    top = Path("/")
-    if root is not None:
-        top = Path(root).resolve()
+    top = Path("/") if root is None else Path(root).resolve()
+    # Spaces and colons separate the names in LD_PRELOAD; nothing escapes them.
+    if root is not None or {" ", ":"} & set(str(preload)):
         preload = Path(shutil.copy2(preload, directory / LIBRARY))
     tree = directory / "tree"
     tree.mkdir()

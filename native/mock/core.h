@@ -419,6 +419,8 @@ void streamer_fork_child(void);
 void *drm_mmap(struct drm_file *file, void *address, size_t size, int prot, int flags, int64_t offset);
 /* Whether the descriptor is a dma-buf of any mock device, by its inode's name. */
 bool dma_buf_is_ours(int fd);
+/* Extended attribute of the inode: what SET_NAME gave, without an end. */
+#define DMA_BUF_NAME_ATTRIBUTE "user.ze_ipc.name"
 /* Ioctls and mmap of such a descriptor; -errno, MAP_FAILED with errno. */
 int dma_buf_ioctl(int fd, unsigned long request, void *argument);
 void *dma_buf_mmap(int fd, void *address, size_t size, int prot, int flags, int64_t offset);

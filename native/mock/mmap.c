@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "barrier.h"
@@ -155,14 +156,19 @@ static int dma_buf_sync_ioctl(int fd, void *argument)
     return sync.flags & DMA_BUF_SYNC_END ? 0 : dma_buf_wait(fd, sync.flags & DMA_BUF_SYNC_RW);
 }
 
-static int dma_buf_set_name_ioctl(void *argument)
+/* The name goes with the file, for whoever asks /proc; a file system that cannot keep it costs only that. */
+static int dma_buf_set_name_ioctl(int fd, void *argument)
 {
     char name[DMA_BUF_NAME_LEN];
     for (size_t i = 0; i < sizeof(name); i++) {
         if (copy_from_user(&name[i], (uint64_t)argument + i, 1))
             return -EFAULT;
-        if (!name[i])
+        if (!name[i]) {
+            int saved = errno;
+            fsetxattr(fd, DMA_BUF_NAME_ATTRIBUTE, name, i, 0);
+            errno = saved;
             return 0;
+        }
     }
     return -EINVAL;
 }
@@ -178,7 +184,7 @@ int dma_buf_ioctl(int fd, unsigned long request, void *argument)
         return dma_buf_import_sync_file(fd, argument);
     case DMA_BUF_SET_NAME_A:
     case DMA_BUF_SET_NAME_B:
-        return dma_buf_set_name_ioctl(argument);
+        return dma_buf_set_name_ioctl(fd, argument);
     default:
         return -ENOTTY;
     }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 struct text {
@@ -175,6 +176,10 @@ static void print_dma_buf(struct text *text, int fd)
     if (REAL(fstat)(fd, &st) < 0)
         return;
     print(text, "size:\t%lld\ncount:\t%lu\nexp_name:\tdrm\n", (long long)st.st_size, (unsigned long)st.st_nlink + 1);
+    char name[DMA_BUF_NAME_LEN];
+    ssize_t length = fgetxattr(fd, DMA_BUF_NAME_ATTRIBUTE, name, sizeof(name));
+    if (length > 0)
+        print(text, "name:\t%.*s\n", (int)length, name);
 }
 
 int fdinfo_open(int fd, int flags)

@@ -442,6 +442,68 @@ static void storm(void)
     CHECK(!strcmp(map(fd, handle), "before"));
 }
 
+#define BATCH 0x100000u
+#define TARGET 0x200000u
+
+static void bind_one(int fd, uint32_t vm, struct drm_xe_vm_bind_op op)
+{
+    struct drm_xe_vm_bind args = {.vm_id = vm, .num_binds = 1, .bind = op};
+    args.bind.pat_index = 2; /* write-back, coherent */
+    CHECK(ioctl(fd, DRM_IOCTL_XE_VM_BIND, &args) == 0);
+}
+
+static atomic_bool unmapped;
+
+static void *unmap_later(void *memory)
+{
+    CHECK(munmap(memory, 4096) == 0);
+    atomic_store(&unmapped, true);
+    return NULL;
+}
+
+/* munmap() of memory that a job will write waits for the job, as the kernel's notifier does. */
+static void userptr(void)
+{
+    int fd = open_node(), memory = memfd_create("target", MFD_CLOEXEC);
+    CHECK(ftruncate(memory, 4096) == 0);
+    uint32_t *target = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    uint32_t *alias = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    CHECK(target != MAP_FAILED && alias != MAP_FAILED);
+
+    struct drm_xe_vm_create vm = {0};
+    CHECK(ioctl(fd, DRM_IOCTL_XE_VM_CREATE, &vm) == 0);
+    uint32_t bo = create(fd);
+    uint32_t *words = (uint32_t *)map(fd, bo);
+    bind_one(fd, vm.vm_id, (struct drm_xe_vm_bind_op){.obj = bo, .range = SIZE, .addr = BATCH});
+    bind_one(fd, vm.vm_id,
+             (struct drm_xe_vm_bind_op){
+                 .userptr = (uintptr_t)target, .range = 4096, .addr = TARGET, .op = DRM_XE_VM_BIND_OP_MAP_USERPTR});
+
+    const uint32_t batch[] = {
+        0x0e00c003, 1,      BATCH + 4096,
+        0,          0, /* MI_SEMAPHORE_WAIT until the word there is 1 */
+        0x10000002, TARGET, 0,
+        0x600d,     /* MI_STORE_DATA_IMM */
+        0x05000000, /* MI_BATCH_BUFFER_END */
+    };
+    memcpy(words, batch, sizeof(batch));
+    struct drm_xe_engine_class_instance engine = {.engine_class = DRM_XE_ENGINE_CLASS_COPY};
+    struct drm_xe_exec_queue_create queue = {
+        .width = 1, .num_placements = 1, .vm_id = vm.vm_id, .instances = (uintptr_t)&engine};
+    CHECK(ioctl(fd, DRM_IOCTL_XE_EXEC_QUEUE_CREATE, &queue) == 0);
+    struct drm_xe_exec exec = {.exec_queue_id = queue.exec_queue_id, .address = BATCH, .num_batch_buffer = 1};
+    CHECK(ioctl(fd, DRM_IOCTL_XE_EXEC, &exec) == 0);
+
+    pthread_t id;
+    CHECK(pthread_create(&id, NULL, unmap_later, target) == 0);
+    usleep(200000);
+    CHECK(!atomic_load(&unmapped) && *alias == 0);
+    atomic_store((_Atomic uint32_t *)&words[1024], 1);
+    CHECK(pthread_join(id, NULL) == 0 && *alias == 0x600d);
+    struct drm_xe_exec_queue_get_property banned = {.exec_queue_id = queue.exec_queue_id};
+    CHECK(ioctl(fd, DRM_IOCTL_XE_EXEC_QUEUE_GET_PROPERTY, &banned) == 0 && banned.value == 0);
+}
+
 /* As libudev does: from "/" by names, each step checked. */
 static void walk(void)
 {
@@ -485,6 +547,13 @@ static void fdinfo(void)
     memset(text, 0, sizeof(text));
     CHECK(info >= 0 && read(info, text, sizeof(text) - 1) > 0);
     CHECK(strstr(text, "size:\t65536\n") && strstr(text, "exp_name:\tdrm\n"));
+    CHECK(ioctl(buffer, DMA_BUF_SET_NAME_B, "frame 7") == 0);
+    info = openat(directory, path, O_RDONLY);
+    memset(text, 0, sizeof(text));
+    CHECK(info >= 0 && read(info, text, sizeof(text) - 1) > 0 && strstr(text, "name:\tframe 7\n"));
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", buffer);
+    memset(text, 0, sizeof(text));
+    CHECK(readlink(path, text, sizeof(text)) == 15 && !strcmp(text, "/dmabuf:frame 7"));
     snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", getpid(), fd);
     info = open(path, O_RDONLY);
     memset(text, 0, sizeof(text));
@@ -518,6 +587,7 @@ int main(int argc, char **argv)
         {"importer", NULL, importer},   {"close_all", close_all, NULL}, {"vforks", vforks, NULL},
         {"threads", threads, NULL},     {"walk", walk, NULL},           {"fdinfo", fdinfo, NULL},
         {"nothing", nothing, NULL},     {"unknown", unknown, NULL},     {"storm", storm, NULL},
+        {"userptr", userptr, NULL},
     };
     self = argv[0];
     for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(*verbs); i++) {

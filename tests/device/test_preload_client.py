@@ -27,6 +27,7 @@ VERBS = [
     "vforks",
     "threads",
     "storm",
+    "userptr",
     "walk",
     "fdinfo",
     "nothing",

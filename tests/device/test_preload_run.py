@@ -60,6 +60,14 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
         mock_run.run(["true"])
 
 
+def test_library_in_an_awkward_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place = tmp_path / "a b:c"
+    place.mkdir()
+    copy = Path(shutil.copy2(mock_run.library(), place))
+    monkeypatch.setattr(mock_run, "library", lambda: copy)
+    assert mock_run.run(["test", "-c", "/dev/dri/card0"]) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_signals_reach_the_command(number: signal.Signals, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
