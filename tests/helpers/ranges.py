@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from typing import Any
 
@@ -16,7 +17,8 @@ def limit_fds(state: State, number: int) -> None:
 
 
 def open_device(state: State, device: int = 0) -> None:
-    state["device"] = ze_ipc.open_device("mock", device)
+    backend: Any = os.environ.get("ZE_IPC_TEST_BACKEND", "mock")
+    state["device"] = ze_ipc.open_device(backend, device)
 
 
 def open_view(
