@@ -34,16 +34,18 @@ VERBS = [
 ]
 
 
-def compile_c(source: str, output: Path, *flags: str) -> Path:
+def compile_c(sources: list[str], output: Path, *flags: str) -> Path:
     command = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", f"-I{UAPI}"]
-    command += [*flags, "-o", str(output), str(HERE / source), "-pthread"]
+    command += [*flags, "-o", str(output), *(str(HERE / source) for source in sources), "-pthread"]
     subprocess.run(command, check=True, timeout=LIMIT)
     return output
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_c("preload_client.c", tmp_path_factory.mktemp("preload") / "client")
+    return compile_c(
+        ["preload_client.c", "preload_stress.c"], tmp_path_factory.mktemp("preload") / "client"
+    )
 
 
 @pytest.fixture(scope="module", params=["bmg", "lnl"])
@@ -84,7 +86,7 @@ def test_runs_leave_no_store_behind(client: Path, on_mock: dict[str, str], tmp_p
 
 
 def test_before_the_constructor(on_mock: dict[str, str], tmp_path: Path) -> None:
-    early = compile_c("preload_early.c", tmp_path / "early.so", "-shared", "-fPIC")
+    early = compile_c(["preload_early.c"], tmp_path / "early.so", "-shared", "-fPIC")
     env = {**on_mock, "LD_PRELOAD": f"{on_mock['LD_PRELOAD']}:{early}"}
     result = run(["/bin/true"], env)
     assert (result.returncode, result.stdout, result.stderr) == (0, "early 0 xe 0 1\n", "")

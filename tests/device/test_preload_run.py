@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,15 @@ from ze_ipc.errors import AccessDenied, InvalidArgument, KernelError, Unsupporte
 LIMIT = 60.0
 
 
-def leftovers() -> set[str]:
-    return {path.name for path in Path("/dev/shm").glob("ze-ipc-run-*")}
-
-
 @pytest.fixture(autouse=True)
-def nothing_stays() -> object:
-    before = leftovers()
+def nothing_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Runs outside a root make their directory here, and remove it."""
+    base = tmp_path / "runs"
+    base.mkdir()
+    choose = mock_run._base
+    monkeypatch.setattr(mock_run, "_base", lambda root: base if root is None else choose(root))
     yield
-    assert leftovers() <= before
+    assert list(base.iterdir()) == []
 
 
 def test_exit_status() -> None:
