@@ -32,3 +32,13 @@ int xe_stream_receive(struct xe_device *device, struct stream_receive *receive)
 {
     return object_stream_receive(&stream_ops, device, receive);
 }
+
+int xe_reply_send(struct xe_device *device, const struct object_reply *reply)
+{
+    return object_reply_send(&stream_ops, device, reply);
+}
+
+int xe_reply_import(struct xe_device *device, struct object_arrival *arrival)
+{
+    return object_reply_import(&stream_ops, device, arrival);
+}

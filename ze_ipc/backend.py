@@ -152,6 +152,25 @@ class Backend(Protocol):
         """
         ...
 
+    @property
+    def reply_room(self) -> int:
+        """How many descriptors could come with a broker's answer now, a few left for others."""
+        ...
+
+    def send_reply(
+        self, socket: int, head: bytes, body: bytes | memoryview, objects: array[int]
+    ) -> bool:
+        """Send ``head + body`` as one message with one dma-buf fd an object, without waiting.
+        False: that cannot be, and nothing was sent; send_objects() will say why.
+        """
+        ...
+
+    def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
+        """Import what came with an answer, as receive_objects() does. ``fds`` is ``array('i')``;
+        they are closed in any case.
+        """
+        ...
+
     def cpu_map(
         self, objects: array[int], offsets: array[int], sizes: array[int], writable: bool
     ) -> CpuMapping:

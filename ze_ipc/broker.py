@@ -75,6 +75,8 @@ class Broker:
         self._closed = False
         self._lock = threading.Lock()
         self._services: set[Service] = set()
+        self._heard: set[Service] = set()
+        """Of these, the ones that the listener waits for; its thread's, and nobody's after it."""
         self._registry = Registry()
         limits = limits or Limits.of_process()
         self._pool = WorkerPool(
@@ -168,12 +170,16 @@ class Broker:
             self._closed = True
         _live.discard(self)
         self._dir.unlink(socket_name(self.address.broker))
-        ended = self._listener.stop(deadline)
+        listened = self._listener.stop(deadline)
         for service in self._pool.stop():
             self._end(service)
         for service in self._running():
             service.interrupt()
-        ended = self._pool.join(deadline) and ended
+        ended = self._pool.join(deadline) and listened
+        if listened:
+            # Nobody hears their last words any more.
+            for service in self._heard:
+                self._end(service)
         self._registry.close()
         self._importers.close()
         self._dir.close()
@@ -229,7 +235,7 @@ class Broker:
             _log.info("refused generation %d to %s: %s", handle.generation, peer, begun.name)
             return refuse(sock, begun)
         try:
-            service = Service(sock, peer, begun, request.flags)
+            service = Service(sock, peer, begun, request.flags, request.room)
         except Exception:
             _log.exception("generation %d fails to be served", handle.generation)
             refuse(sock, Status.FAILED)
@@ -251,11 +257,28 @@ class Broker:
         elif self._pool.full:
             refuse(service.sock, Status.BUSY)
             self._end(service, refund=True)
-        elif not service.has_fds():
+        elif not (replied := service.reply_with_objects()) and not service.has_fds():
             refuse(service.sock, Status.NO_FDS)
             self._end(service, refund=True)
-        elif not service.reply() or not self._pool.submit(service.peer.pid or None, service):
+        elif (
+            replied
+            and service.only_hears
+            and self._listener.expect(service.sock, partial(self._hear, service))
+        ):
+            self._heard.add(service)
+        elif not (replied or service.reply()) or not self._pool.submit(
+            service.peer.pid or None, service
+        ):
             self._end(service, refund=True)
+
+    def _hear(self, service: Service, come: bool) -> bool:
+        """A peer that was answered at once says something, or has said nothing for too long."""
+        holds = service.hear(come)
+        if holds is None and come:
+            return False
+        self._heard.discard(service)
+        self._finish(service, holds)
+        return True
 
     def _watch_nobody(self) -> None:
         """Give the pidfds back while fds are short; their processes are looked at by and by."""
@@ -265,11 +288,17 @@ class Broker:
     # On any thread.
 
     def _serve(self, service: Service) -> None:
-        served = service.registration.served
+        holds = False
         try:
-            if service.run():
+            holds = service.run()
+        finally:
+            self._finish(service, holds)
+
+    def _finish(self, service: Service, holds: bool | None) -> None:
+        try:
+            if holds:
                 self._record(service)
-                _call_out(served.opened, service.peer)
+                _call_out(service.registration.served.opened, service.peer)
         finally:
             self._end(service)
 

@@ -14,6 +14,8 @@ class Limits:
     """Connections that have not made their request yet."""
     handshake_seconds: float = 2.0
     """Time for that."""
+    last_word_seconds: float = 10.0
+    """Time for a peer that was answered at once to say that it holds the range."""
     threads: int = 64
     """Opens served at once."""
     threads_a_peer: int = 8

@@ -1,4 +1,5 @@
 """The one thread that talks to peers nobody knows yet: accepts, reads one request, never waits.
+It also hears the last words of those that were answered at once.
 
 A peer that says nothing costs a place among the pending ones for two seconds. When these run out,
 the process that has most of them loses its oldest, so a crowd can only push out itself. When fds
@@ -10,7 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import selectors
+import select
 import socket
 import struct
 import threading
@@ -18,6 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_protocol import DOORBELL, REQUEST_SIZE, Status, encode_refusal
@@ -28,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 _CREDENTIALS = struct.Struct("3i")
 _OUT_OF_FDS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_ACCEPTS_AT_ONCE = 64
+_REFUSALS_AT_ONCE = 64
 _RINGS_AT_ONCE = 16
 
 
@@ -77,6 +79,9 @@ class Listener:
         self._limits = limits
         self._listening = listening
         self._pending: dict[socket.socket, _Pending] = {}
+        self._expected: dict[socket.socket, tuple[float, Callable[[bool], bool]]] = {}
+        self._handlers: dict[int, Callable[[], object]] = {}
+        self._handlers_once: dict[int, Callable[[], object]] = {}
         self._calls: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._next_tick: float | None = None
@@ -87,7 +92,7 @@ class Listener:
         self._reserve: Fd | None = None
         self._wake: Fd | None = None
         self._wake_lock = threading.RLock()
-        self._selector: selectors.BaseSelector | None = None
+        self._epoll: select.epoll | None = None
         self._thread = threading.Thread(target=self._run, name="ze_ipc-broker", daemon=True)
 
     def start(self, doorbell_name: bytes) -> int:
@@ -95,7 +100,7 @@ class Listener:
         take by pidfd_getfd. On failure nothing is left.
         """
         try:
-            self._selector = selectors.EpollSelector()
+            self._epoll = select.epoll()
             self._wake = Fd(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
             self._take_reserve()
             self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -104,10 +109,10 @@ class Listener:
             self._far.setblocking(True)
             self._far.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self._listening.setblocking(False)
-            self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
-            self._selector.register(self._far, selectors.EVENT_READ, self._answer_doorbell)
-            self._selector.register(self._wake, selectors.EVENT_READ, self._run_calls)
-            self._selector.register(self._watched_fd, selectors.EVENT_READ, self._tick)
+            self._watch(self._listening.fileno(), self._accept)
+            self._watch(self._far.fileno(), self._answer_doorbell)
+            self._watch(self._wake.fileno(), self._run_calls)
+            self._watch(self._watched_fd, self._tick)
             doorbell = self._near.fileno()
             self._thread.start()
         except BaseException:
@@ -123,6 +128,26 @@ class Listener:
         with self._wake_lock:
             if self._wake is not None and not self._wake.closed:
                 os.eventfd_write(self._wake.fileno(), 1)
+
+    def expect(self, sock: socket.socket, hear: Callable[[bool], bool]) -> bool:
+        """Call ``hear(True)`` when the socket can be read, again if it returns False, and
+        ``hear(False)`` when that takes too long. False: too many are expected already. On the
+        thread only; the socket stays the caller's, who may close it in ``hear``.
+        """
+        if len(self._expected) >= self._limits.queued:
+            return False
+        deadline = time.monotonic() + self._limits.last_word_seconds
+        self._expected[sock] = deadline, hear
+        self._watch_once(sock, partial(self._hear, sock))
+        return True
+
+    def _hear(self, sock: socket.socket) -> None:
+        if (entry := self._expected.get(sock)) is None:
+            return
+        if entry[1](True):
+            del self._expected[sock]
+        else:
+            self._watch_once(sock, partial(self._hear, sock))
 
     def want_tick(self) -> None:
         """Have the tick called again some time; on the thread only."""
@@ -144,18 +169,23 @@ class Listener:
             if sock is not None:
                 sock.close()
         self._pending.clear()
-        if self._selector is not None:
-            self._selector.close()
+        self._expected.clear()
+        self._handlers.clear()
+        self._handlers_once.clear()
+        if self._epoll is not None:
+            self._epoll.close()
         for fd in (self._wake, self._reserve):
             if fd is not None:
                 fd.close()
 
     def _run(self) -> None:
-        assert self._selector is not None
+        assert self._epoll is not None
+        poll, handlers, once = self._epoll.poll, self._handlers, self._handlers_once
         try:
             while not self._stopping:
-                for key, _ in self._selector.select(self._timeout()):
-                    self._guarded(key.data)
+                for number, _ in poll(self._timeout()):
+                    if (call := once.pop(number, None) or handlers.get(number)) is not None:
+                        self._guarded(call)
                 self._keep_time()
         finally:
             with self._wake_lock:
@@ -168,9 +198,11 @@ class Listener:
             _log.exception("the broker goes on after")
 
     def _timeout(self) -> float | None:
-        first = next(iter(self._pending.values()), None)
-        times = [first.deadline if first else None, self._resume_at, self._next_tick]
-        known = [moment for moment in times if moment is not None]
+        known = [moment for moment in (self._resume_at, self._next_tick) if moment is not None]
+        if self._pending:
+            known.append(next(iter(self._pending.values())).deadline)
+        if self._expected:
+            known.append(next(iter(self._expected.values()))[0])
         return max(0.0, min(known) - time.monotonic()) if known else None
 
     def _keep_time(self) -> None:
@@ -181,6 +213,13 @@ class Listener:
                 break
             _log.debug("peer %s made no request in time", pending.peer)
             self._drop(sock)
+        while self._expected:
+            sock, (deadline, hear) = next(iter(self._expected.items()))
+            if deadline > now:
+                break
+            del self._expected[sock]
+            self._unwatch(sock.fileno())
+            self._guarded(partial(hear, False))
         if self._resume_at is not None and self._resume_at <= now:
             self._resume_at = None
             self._guarded(self._resume_accepting)
@@ -198,21 +237,44 @@ class Listener:
         while self._calls:
             self._guarded(self._calls.popleft())
 
+    # What is watched.
+
+    def _watch(self, number: int, call: Callable[[], object]) -> None:
+        assert self._epoll is not None
+        self._epoll.register(number, select.EPOLLIN)
+        self._handlers[number] = call
+
+    def _watch_once(self, sock: socket.socket, call: Callable[[], object]) -> None:
+        """After its event it is disarmed, and gone when it is closed: that saves a call."""
+        assert self._epoll is not None
+        number = sock.fileno()
+        try:
+            self._epoll.register(number, select.EPOLLIN | select.EPOLLONESHOT)
+        except FileExistsError:
+            self._epoll.modify(number, select.EPOLLIN | select.EPOLLONESHOT)
+        self._handlers_once[number] = call
+
+    def _unwatch(self, number: int) -> None:
+        assert self._epoll is not None
+        self._handlers.pop(number, None)
+        self._handlers_once.pop(number, None)
+        self._epoll.unregister(number)
+
     # Accepting.
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTS_AT_ONCE):
-            try:
-                sock, _address = self._listening.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _OUT_OF_FDS:
-                    raise
-                self._starve()
-                return
-            self._starved_since = None
-            self._take(sock)
+        """One at a time: the others show at once in the next round, with all else that has come."""
+        try:
+            sock, _address = self._listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno not in _OUT_OF_FDS:
+                raise
+            self._starve()
+            return
+        self._starved_since = None
+        self._take(sock)
 
     def _take(self, sock: socket.socket) -> None:
         """Take a connection over: its request may be here already."""
@@ -245,20 +307,17 @@ class Listener:
         return True
 
     def _wait_for_request(self, sock: socket.socket, peer: Peer) -> None:
-        assert self._selector is not None
         if len(self._pending) >= self._limits.pending:
             self._evict()
         deadline = time.monotonic() + self._limits.handshake_seconds
         self._pending[sock] = _Pending(peer, deadline)
-        self._selector.register(sock, selectors.EVENT_READ, lambda: self._continue(sock))
+        self._watch_once(sock, partial(self._continue, sock))
 
     def _continue(self, sock: socket.socket) -> None:
-        assert self._selector is not None
         pending = self._pending.pop(sock, None)
         if pending is None:
             # Dropped by an earlier event of the same round.
             return
-        self._selector.unregister(sock)
         if not self._read(sock, pending.peer):
             self._wait_for_request(sock, pending.peer)
 
@@ -270,16 +329,14 @@ class Listener:
         self._drop(sock)
 
     def _drop(self, sock: socket.socket) -> None:
-        assert self._selector is not None
         del self._pending[sock]
-        self._selector.unregister(sock)
+        self._unwatch(sock.fileno())
         sock.close()
 
     # Out of fds.
 
     def _starve(self) -> None:
         """Accept no more for a moment; give up what can be missed, at last the peers that wait."""
-        assert self._selector is not None
         now = time.monotonic()
         if self._starved_since is None:
             self._starved_since = now
@@ -289,17 +346,16 @@ class Listener:
             self._refuse_waiting()
         if self._pending:
             self._evict()
-        self._selector.unregister(self._listening)
+        self._unwatch(self._listening.fileno())
         self._resume_at = now + self._limits.pause_seconds
 
     def _resume_accepting(self) -> None:
-        assert self._selector is not None
-        self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
+        self._watch(self._listening.fileno(), self._accept)
         self._take_reserve()
 
     def _refuse_waiting(self) -> None:
         """Tell the peers in the backlog, one after another, through the reserved fd."""
-        for _ in range(_ACCEPTS_AT_ONCE):
+        for _ in range(_REFUSALS_AT_ONCE):
             if self._reserve is None or self._reserve.closed:
                 return
             self._reserve.close()
@@ -323,7 +379,7 @@ class Listener:
         try:
             self._reserve = Fd(os.eventfd(0, os.EFD_CLOEXEC))
         except OSError as error:
-            if self._selector is None or error.errno not in _OUT_OF_FDS:
+            if self._epoll is None or error.errno not in _OUT_OF_FDS:
                 raise
             self._reserve = None
 

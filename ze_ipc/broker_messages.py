@@ -13,9 +13,11 @@ import os
 import select
 import socket
 import time
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 
+_RECEIVE_FLAGS = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
 _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
@@ -42,9 +44,35 @@ def receive_message(sock: socket.socket, limit: int, deadline: float) -> bytes:
     """
     while True:
         wait_for(sock, select.POLLIN, deadline)
-        message = _received(sock, limit + 1)
+        message = received(sock, limit + 1)
         if message is not None:
             return message
+
+
+def receive_with_fds(
+    sock: socket.socket, limit: int, room: int, deadline: float
+) -> tuple[bytes, array[int], bool]:
+    """As receive_message(), with the descriptors that came along, which are the caller's to close,
+    and whether some were lost. There may be a few more of them than ``room``.
+    """
+    while True:
+        wait_for(sock, select.POLLIN, deadline)
+        fds: array[int] = array("i")
+        for _ in range(2):
+            try:
+                message, ancillary, flags, _address = sock.recvmsg(
+                    limit + 1, socket.CMSG_SPACE(room * fds.itemsize), _RECEIVE_FLAGS
+                )
+            except BlockingIOError:
+                break
+            except ConnectionResetError:
+                continue
+            for level, kind, data in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    fds.frombytes(data[: len(data) // fds.itemsize * fds.itemsize])
+            return message, fds, bool(flags & socket.MSG_CTRUNC)
+        else:
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
 
 
 def _sent(
@@ -59,7 +87,8 @@ def _sent(
     return True
 
 
-def _received(sock: socket.socket, size: int) -> bytes | None:
+def received(sock: socket.socket, size: int) -> bytes | None:
+    """A message that is there already, cut to ``size`` bytes, or None."""
     for _ in range(2):
         with suppress(ConnectionResetError):
             try:

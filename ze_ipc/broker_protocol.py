@@ -2,13 +2,17 @@
 
 Everything is little-endian and one SOCK_SEQPACKET message each:
 
-    request   "ZQ01", u32 flags, the 64 bytes of the handle
-    reply     "ZR01", u32 status, u64 manifest size, u64 objects, <= 32 KiB of manifest
+    request   "ZQ01", u16 flags, u16 room, the 64 bytes of the handle
+    reply     "ZR01", u32 status, u64 manifest size, u64 objects, <= 32 KiB of manifest; with the
+              fds of all objects in SCM_RIGHTS or of none
     manifest  the rest in messages of <= 64 KiB, each without a header
-    objects   spoken by C (object_stream.c), absent with SKIP_OBJECTS or when there are none
+    objects   spoken by C (object_stream.c), absent with SKIP_OBJECTS or when there are none, and
+              where they came with the reply
     done      "ZD01", u32 status: 0 when the importer has opened the range
 
-A refusal and the answer to CHECK are a reply alone. Both sides are strangers to each other here:
+``room`` is how many fds may come with the reply; an export of more objects, and a broker that has
+no fds to spare at that moment, sends none with it, and the stream after it. A refusal and the
+answer to CHECK are a reply alone. Both sides are strangers to each other here:
 a decoder refuses every message that is not exactly as above, by Malformed.
 """
 
@@ -39,7 +43,10 @@ MANIFEST_LIMIT = 256 << 20
 OBJECT_LIMIT = 1 << 24
 """Objects: more are refused before any is received."""
 
-_REQUEST = struct.Struct(f"<4sI{HANDLE_SIZE}s")
+MAX_ROOM = 253
+"""Fds in one message, at most; Linux's own limit."""
+
+_REQUEST = struct.Struct(f"<4sHH{HANDLE_SIZE}s")
 _REPLY = struct.Struct("<4sIQQ")
 _DONE = struct.Struct("<4sI")
 
@@ -96,6 +103,8 @@ class Request:
     flags: Flag
     handle: bytes
     """64 bytes, not looked at here."""
+    room: int = 0
+    """How many fds may come with the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +119,23 @@ class Reply:
     """The first bytes of it; the others follow in messages of their own."""
 
 
-def encode_request(flags: Flag, handle: bytes) -> bytes:
-    """One request message."""
-    return _REQUEST.pack(b"ZQ01", flags, handle)
+def encode_request(flags: Flag, handle: bytes, room: int = 0) -> bytes:
+    """One request message; ``room`` is 0 where flags keep the objects away."""
+    return _REQUEST.pack(b"ZQ01", flags, room, handle)
 
 
 def decode_request(message: bytes) -> Request:
     """The request in a message, or Malformed."""
     if len(message) != REQUEST_SIZE:
         raise Malformed(f"a request of {len(message)} bytes")
-    magic, flags, handle = _REQUEST.unpack(message)
+    magic, flags, room, handle = _REQUEST.unpack(message)
     if magic != b"ZQ01":
         raise Malformed("not a request")
     if flags & ~_KNOWN_FLAGS:
         raise Malformed(f"flags {flags:#x}")
-    return Request(Flag(flags), handle)
+    if room > MAX_ROOM or (flags and room):
+        raise Malformed(f"flags {flags:#x} with room for {room} fds")
+    return Request(Flag(flags), handle, room)
 
 
 def encode_refusal(status: Status) -> bytes:

@@ -44,6 +44,12 @@ class Served(Protocol):
         """Bytes of the window, for lists of importers."""
         ...
 
+    def send_reply(self, socket_fd: int, head: bytes, body: bytes | memoryview) -> bool:
+        """Send ``head + body`` as one message with the fds of all objects, waiting for nothing;
+        False: it cannot be, and nothing was sent. Called on the listener's thread.
+        """
+        ...
+
     def send_objects(self, socket_fd: int, deadline: float) -> None:
         """Send the objects' fds over a connected unix socket, which stays the broker's."""
         ...

@@ -10,13 +10,14 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from socket import MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, socket
 
-from ze_ipc.broker_messages import DeadlinePassed, receive_message, send_message
+from ze_ipc.broker_messages import DeadlinePassed, receive_message, received, send_message
 from ze_ipc.broker_protocol import (
     DONE_SIZE,
+    REPLY_MANIFEST,
     Flag,
     Malformed,
     decode_done,
@@ -42,23 +43,29 @@ _SECONDS_AN_OBJECT = 0.001
 class Service:
     """Serves one open over one connection, which it owns; every wait ends at its deadline."""
 
-    def __init__(self, sock: socket, peer: Peer, registration: Registration, flags: Flag) -> None:
+    def __init__(
+        self, sock: socket, peer: Peer, registration: Registration, flags: Flag, room: int = 0
+    ) -> None:
         self.sock = sock
         self.peer = peer
         self.registration = registration
         self._flags = flags
+        self._room = room
         served = registration.served
         self._object_count = served.object_count
-        manifest = served.manifest_bytes
+        manifest = self._manifest = served.manifest_bytes
+        self._streams = self._object_count > 0 and not flags & Flag.SKIP_OBJECTS
+        """Whether the objects are still to be sent."""
         self._messages: Iterator[tuple[bytes | memoryview, ...]]
         if flags & Flag.CHECK:
             self._messages = iter([(encode_check(len(manifest), self._object_count),)])
         else:
             self._messages = encode_manifest(manifest, self._object_count)
+        self._first = next(self._messages)
 
     def has_fds(self) -> bool:
         """Whether fds are free to send objects by: better said now than found out in the stream."""
-        if not self._object_count or self._flags & Flag.SKIP_OBJECTS:
+        if not self._streams:
             return True
         with ExitStack() as probes:
             try:
@@ -68,20 +75,47 @@ class Service:
                 return False
         return True
 
+    def reply_with_objects(self) -> bool:
+        """Send the first message and all objects without waiting; False: nothing was sent."""
+        if self._object_count > self._room or not self._streams:
+            return False
+        head, body = self._first
+        try:
+            sent = self.registration.served.send_reply(self.sock.fileno(), bytes(head), body)
+        except (ZeIpcError, OSError) as error:
+            _log.debug("no objects with the answer to %s: %s", self.peer, error)
+            return False
+        self._streams = not sent
+        return sent
+
     def reply(self) -> bool:
         """Send the first message without waiting; False when the peer has gone."""
         try:
             # A new connection has room for it.
-            self.sock.sendmsg(next(self._messages), (), MSG_DONTWAIT | MSG_NOSIGNAL)
+            self.sock.sendmsg(self._first, (), MSG_DONTWAIT | MSG_NOSIGNAL)
         except OSError as error:
             _log.debug("%s did not wait for its answer: %s", self.peer, error)
             return False
         return True
 
+    @property
+    def only_hears(self) -> bool:
+        """After the answer: whether nothing is left but the peer's last word."""
+        return not self._streams and len(self._manifest) <= REPLY_MANIFEST
+
+    def hear(self, come: bool) -> bool | None:
+        """The last word without waiting: whether the peer holds the range; None: not come yet,
+        which without ``come`` is too late.
+        """
+        return self._guarded(lambda: self._last_word(come))
+
     def run(self) -> bool:
-        """After reply(): the rest; whether the peer said at the end that it holds the range."""
+        """After the answer: the rest; whether the peer said at the end that it holds the range."""
+        return bool(self._guarded(self._serve))
+
+    def _guarded(self, serve: Callable[[], bool | None]) -> bool | None:
         try:
-            return self._serve() == 0
+            return serve()
         except (DeadlinePassed, TimeoutError):
             _log.warning("%s did not take generation %d in time", self.peer, self._generation)
         except Malformed as error:
@@ -109,14 +143,21 @@ class Service:
     def _generation(self) -> int:
         return self.registration.generation
 
-    def _serve(self) -> int:
-        count = self._object_count
-        deadline = time.monotonic() + _SECONDS + _SECONDS_AN_OBJECT * count
-        for buffers in self._messages:
-            send_message(self.sock, buffers, deadline)
-        if count and not self._flags & Flag.SKIP_OBJECTS:
-            self.registration.served.send_objects(self.sock.fileno(), deadline)
-        message = receive_message(self.sock, DONE_SIZE, deadline)
+    def _last_word(self, come: bool) -> bool | None:
+        if not come:
+            raise DeadlinePassed
+        message = received(self.sock, DONE_SIZE + 1)
+        return None if message is None else self._holds(message)
+
+    def _holds(self, message: bytes) -> bool:
         if not message:
             raise EOFError
-        return decode_done(message)
+        return decode_done(message) == 0
+
+    def _serve(self) -> bool:
+        deadline = time.monotonic() + _SECONDS + _SECONDS_AN_OBJECT * self._object_count
+        for buffers in self._messages:
+            send_message(self.sock, buffers, deadline)
+        if self._streams:
+            self.registration.served.send_objects(self.sock.fileno(), deadline)
+        return self._holds(receive_message(self.sock, DONE_SIZE, deadline))

@@ -32,6 +32,11 @@ class Export:
         self._objects: array[int] | None = objects
         self._lock = threading.Lock()
 
+    def send_reply(self, socket_fd: int, head: bytes, body: bytes | memoryview) -> bool:
+        """Send the broker's answer with one fd an object, if it can be done at once."""
+        objects = self._objects
+        return objects is not None and self._backend.send_reply(socket_fd, head, body, objects)
+
     def send_objects(self, socket_fd: int, deadline: float) -> None:
         """Send one fd an object to an importer."""
         objects = self._objects

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from ze_ipc.range_handle import RangeHandle
 from ze_ipc.walk import walk
 
 if TYPE_CHECKING:
+    from array import array
+
     from ze_ipc.device import Device
     from ze_ipc.handle import HandleFields
     from ze_ipc.imported_objects import ImportedObjects
@@ -58,7 +61,8 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
             undo.callback(cache.drop, held)
         connection = undo.enter_context(transport.connect(fields, deadline))
         timings.connecting = clock.step()
-        connection.request(skip_objects=held is not None)
+        room = device._backend.reply_room if held is None else 0
+        connection.request(skip_objects=held is not None, room=room)
         raw = connection.manifest()
         manifest = manifests.parse(raw)
         digest = manifests.digest(raw)
@@ -66,9 +70,7 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
         how: str = connection.transport
         try:
             if held is None:
-                objects = device._backend.receive_objects(
-                    connection.fileno(), manifest.object_sizes, deadline, timings
-                )
+                objects = _objects(device, connection, manifest, deadline, timings)
                 held = cache.add(key, digest, objects)
                 undo.callback(cache.drop, held)
             elif held.digest != digest:
@@ -88,6 +90,31 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
         undo.pop_all()  # the view owns the mapping and its share of the objects
     connection.finish()
     return view
+
+
+def _objects(
+    device: Device,
+    connection: transport.Connection,
+    manifest: manifests.Manifest,
+    deadline: float,
+    timings: OpenTimings,
+) -> array[int]:
+    """The manifest's objects, imported: they came with the answer, or come by the stream."""
+    backend, sizes = device._backend, manifest.object_sizes
+    fds = connection.take_fds()
+    if not fds:
+        return backend.receive_objects(connection.fileno(), sizes, deadline, timings)
+    if len(fds) != len(sizes):
+        for fd in fds:
+            os.close(fd)
+        raise InvalidHandle(
+            "the exporter sent as many objects as it said, and described others",
+            call="open_ipc_handle",
+        )
+    begin = time.perf_counter()
+    objects = backend.import_fds(fds, sizes)
+    timings.importing = time.perf_counter() - begin
+    return objects
 
 
 class StepClock:

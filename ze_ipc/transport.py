@@ -11,13 +11,20 @@ import logging
 import os
 import socket
 import time
+from array import array
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Literal
 
-from ze_ipc.broker_messages import DeadlinePassed, receive_message, send_message
+from ze_ipc.broker_messages import (
+    DeadlinePassed,
+    receive_message,
+    receive_with_fds,
+    send_message,
+)
 from ze_ipc.broker_protocol import (
+    MAX_ROOM,
     MESSAGE_MANIFEST,
     REPLY_MANIFEST,
     REPLY_SIZE,
@@ -54,6 +61,7 @@ TransportName = Literal["broker", "pidfd"]
 
 _CALL = "open_ipc_handle"
 _ATTEMPTS = 12
+_NO_FLAG = Flag(0)
 _FIRST_DELAY = 0.002
 _LONGEST_DELAY = 0.25
 
@@ -78,11 +86,26 @@ class Connection:
         self._handle = handle
         self._dial = dial
         self._reply: Reply | None = None
+        self._room = 0
+        self._fds: array[int] = array("i")
         self._sock: socket.socket | None = dial(handle, deadline)
 
-    def request(self, *, skip_objects: bool = False) -> Reply:
-        """Ask for the range; the broker's refusal is raised as what it means."""
-        return self._ask(Flag.SKIP_OBJECTS if skip_objects else Flag(0))
+    def request(self, *, skip_objects: bool = False, room: int = 0) -> Reply:
+        """Ask for the range; the broker's refusal is raised as what it means.
+
+        ``room``: so many descriptors may come with the answer; see take_fds().
+        """
+        if skip_objects:
+            return self._ask(Flag.SKIP_OBJECTS)
+        self._room = min(room, MAX_ROOM)
+        return self._ask(_NO_FLAG)
+
+    def take_fds(self) -> array[int]:
+        """After request(): the descriptors of all objects (``array('i')``, the caller's to close
+        from now on), or none: the object stream brings them then.
+        """
+        fds, self._fds = self._fds, array("i")
+        return fds
 
     def check(self) -> Reply:
         """Ask whether request() would be answered; the broker ends the connection after it."""
@@ -122,6 +145,8 @@ class Connection:
         sock, self._sock = self._sock, None
         if sock is not None:
             sock.close()
+        while self._fds:
+            os.close(self._fds.pop())
 
     @property
     def closed(self) -> bool:
@@ -149,7 +174,7 @@ class Connection:
         return self._sock
 
     def _ask(self, flags: Flag) -> Reply:
-        request = encode_request(flags, self._handle.pack())
+        handle = self._handle.pack()
         delay = _FIRST_DELAY
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -157,13 +182,17 @@ class Connection:
                 delay = min(2 * delay, _LONGEST_DELAY)
                 self.close()
                 self._sock = self._dial(self._handle, self.deadline)
-            message = self._exchange(request)
+            message = self._exchange(encode_request(flags, handle, self._room))
             if not message:
                 continue
             try:
                 reply = decode_reply(message, check=Flag.CHECK in flags)
             except Malformed as error:
                 raise _protocol_error(str(error)) from error
+            if self._fds and not len(self._fds) == reply.object_count <= self._room:
+                raise _protocol_error(
+                    f"{len(self._fds)} descriptors for {reply.object_count} objects"
+                )
             if reply.status is Status.OK:
                 self._reply = reply
                 return reply
@@ -184,7 +213,15 @@ class Connection:
             except ConnectionError:
                 # It may have answered already, before the request: look.
                 _log.debug("the broker closed before it was asked")
-            return receive_message(sock, REPLY_SIZE + REPLY_MANIFEST, self.deadline)
+            limit = REPLY_SIZE + REPLY_MANIFEST
+            if not self._room:
+                return receive_message(sock, limit, self.deadline)
+            message, self._fds, lost = receive_with_fds(sock, limit, self._room, self.deadline)
+            if lost:
+                # Other threads took what was free: once more, by the stream, which adapts.
+                self._room = 0
+                return b""
+            return message
         except ConnectionError:
             return b""
         except DeadlinePassed:

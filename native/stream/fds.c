@@ -32,6 +32,11 @@ void fds_lock(void)
     pthread_mutex_lock(&lock);
 }
 
+bool fds_trylock(void)
+{
+    return pthread_mutex_trylock(&lock) == 0;
+}
+
 void fds_unlock(void)
 {
     pthread_mutex_unlock(&lock);
@@ -39,17 +44,19 @@ void fds_unlock(void)
 
 uint32_t fds_free(uint32_t wanted)
 {
-    enum { STEP = 512 };
-    struct pollfd set[STEP];
+    enum { MOST = 512 };
+    struct pollfd set[MOST];
+    /* Most processes have few open: a little more than is wanted will do at first. */
+    uint64_t step = wanted + 32 < MOST ? wanted + 32 : MOST;
     struct rlimit limit;
     uint32_t unused = 0;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 0;
-    /* One poll() without events says of 512 numbers which are closed (POLLNVAL). */
-    for (uint64_t base = 0; base < limit.rlim_cur && base < INT32_MAX && unused < wanted; base += STEP) {
+    /* One poll() without events says of many numbers which are closed (POLLNVAL). */
+    for (uint64_t base = 0; base < limit.rlim_cur && base < INT32_MAX && unused < wanted; base += step, step = MOST) {
         uint64_t left = limit.rlim_cur - base;
-        nfds_t n = left < STEP ? (nfds_t)left : STEP;
+        nfds_t n = left < step ? (nfds_t)left : (nfds_t)step;
         int rc;
 
         for (nfds_t i = 0; i < n; i++)

@@ -1,4 +1,5 @@
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Closes every descriptor that is not negative. */
@@ -9,6 +10,7 @@ void fds_close(const int32_t *fds, uint64_t count);
  * lock: so threads that stream at once cannot take the last ones from each other.
  */
 void fds_lock(void);
+bool fds_trylock(void);
 void fds_unlock(void);
 
 /* How many more descriptors this process could open, counted up to wanted. */

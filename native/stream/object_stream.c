@@ -100,12 +100,10 @@ static int take_ack(struct stream_send *send)
     return 1;
 }
 
-static int send_fds(int socket, uint64_t first, const int32_t *fds, uint32_t count)
+int object_stream_send_fds(int socket, struct iovec *parts, size_t num_parts, const int32_t *fds, uint32_t count)
 {
-    struct batch batch = {.first = htole64(first), .count = htole32(count)};
-    struct iovec part = {.iov_base = &batch, .iov_len = sizeof(batch)};
     union control control;
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = num_parts, .msg_control = control.bytes};
     struct cmsghdr *header;
 
     message.msg_controllen = CMSG_SPACE(count * sizeof(int));
@@ -116,6 +114,14 @@ static int send_fds(int socket, uint64_t first, const int32_t *fds, uint32_t cou
     header->cmsg_len = CMSG_LEN(count * sizeof(int));
     memcpy(CMSG_DATA(header), fds, count * sizeof(int));
     return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int send_header_and_fds(int socket, uint64_t first, const int32_t *fds, uint32_t count)
+{
+    struct batch batch = {.first = htole64(first), .count = htole32(count)};
+    struct iovec part = {.iov_base = &batch, .iov_len = sizeof(batch)};
+
+    return object_stream_send_fds(socket, &part, 1, fds, count);
 }
 
 /* Exports, sends and closes the next batch. 0, or -EAGAIN when the socket is full, -ETOOMANYREFS when the user is. */
@@ -142,7 +148,7 @@ static int send_batch(const struct object_stream_ops *ops, void *device, struct 
         send->failed = send->sent + made;
         send->reason = rc == -EMFILE || rc == -ENFILE ? STREAM_FDS : STREAM_OBJECT;
     } else {
-        rc = send_fds(send->socket, send->sent, fds, (uint32_t)made);
+        rc = send_header_and_fds(send->socket, send->sent, fds, (uint32_t)made);
         if (rc < 0 && !would_block(-rc) && rc != -ETOOMANYREFS && rc != -EINTR)
             send_failed(send, STREAM_SOCKET, rc);
     }

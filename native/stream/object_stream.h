@@ -13,7 +13,10 @@
  * Both functions never block beyond their slice: -EINTR means call again, the state goes on where it was. On any
  * error no descriptor stays open and the socket is to be closed.
  */
+#include <stddef.h>
 #include <stdint.h>
+
+struct iovec;
 
 enum {
     STREAM_BATCH = 253,
@@ -81,6 +84,9 @@ struct object_stream_ops {
     /* The true size in bytes of every object; 0 where it has none. */
     void (*sizes)(void *device, const uint64_t *objects, uint64_t count, uint64_t *sizes);
 };
+
+/* One message with descriptors, at most STREAM_BATCH, without waiting: 0 or -errno. */
+int object_stream_send_fds(int socket, struct iovec *parts, size_t num_parts, const int32_t *fds, uint32_t count);
 
 int object_stream_send(const struct object_stream_ops *ops, void *device, struct stream_send *send);
 int object_stream_receive(const struct object_stream_ops *ops, void *device, struct stream_receive *receive);

@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from ze_ipc.fds import Fd, receive_fds, send_fds
@@ -30,7 +31,20 @@ class FakeExport:
         self.events: list[str] = []
         self.peers: list[Peer] = []
         self.changed = threading.Condition()
+        self.at_once = False
         self.before_object: Callable[[int], None] = lambda index: None
+
+    def send_reply(self, socket_fd: int, head: bytes, body: bytes | memoryview) -> bool:
+        """One memfd an object with the answer, where ``at_once`` says so."""
+        if not self.at_once:
+            return False
+        with socket.socket(fileno=os.dup(socket_fd)) as sock, ExitStack() as memories:
+            fds = []
+            for index in range(self.object_count):
+                fds.append(memories.enter_context(Fd(os.memfd_create("fake"))))
+                os.pwrite(fds[-1].fileno(), b"object %d" % index, 0)
+            send_fds(sock, head + bytes(body), fds)
+        return True
 
     def send_objects(self, socket_fd: int, deadline: float) -> None:
         """One memfd a message, each acknowledged by the count received so far."""

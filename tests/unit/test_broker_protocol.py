@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import struct
 
 import pytest
 from hypothesis import example, given
@@ -23,6 +24,26 @@ def test_request(flags: Flag, handle: bytes) -> None:
     assert protocol.decode_request(message) == protocol.Request(flags, handle)
 
 
+@given(st.integers(0, 253), st.binary(min_size=64, max_size=64))
+def test_request_with_room_for_fds(room: int, handle: bytes) -> None:
+    message = protocol.encode_request(Flag(0), handle, room)
+    assert protocol.decode_request(message) == protocol.Request(Flag(0), handle, room)
+
+
+@pytest.mark.parametrize(
+    ("flags", "room"),
+    [(Flag(0), 254), (Flag(0), 65535), (Flag.CHECK, 1), (Flag.SKIP_OBJECTS, 253)],
+)
+def test_room_that_makes_no_sense(flags: Flag, room: int) -> None:
+    with pytest.raises(Malformed):
+        protocol.decode_request(protocol.encode_request(flags, bytes(64), room))
+
+
+def protocol_sane(flags_and_room: bytes) -> bool:
+    flags, room = struct.unpack("<HH", flags_and_room)
+    return flags <= 3 and room <= (0 if flags else 253)
+
+
 @given(st.binary(max_size=100))
 @example(b"ZQ01" + bytes(68) + b"!")
 @example(b"ZQ02" + bytes(68))
@@ -30,7 +51,7 @@ def test_request(flags: Flag, handle: bytes) -> None:
 @example(b"ZQ01\x00\x00\x00\x80" + bytes(64))
 @example(b"")
 def test_no_request(message: bytes) -> None:
-    if message[:4] == b"ZQ01" and len(message) == 72 and message[4:8] <= b"\x03\0\0\0":
+    if message[:4] == b"ZQ01" and len(message) == 72 and protocol_sane(message[4:8]):
         return
     with pytest.raises(Malformed):
         protocol.decode_request(message)

@@ -8,6 +8,7 @@ import warnings
 from array import array
 from typing import Literal
 
+from ze_ipc._xe import lib
 from ze_ipc.backend import DeviceInfo, OpenTimings, Placement, UsmKind
 from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
 from ze_ipc.xe.bind import AddressSpace
@@ -18,6 +19,7 @@ from ze_ipc.xe.names import device_name
 from ze_ipc.xe.objects import Objects
 from ze_ipc.xe.pat import pat_of, platform
 from ze_ipc.xe.query import Facts
+from ze_ipc.xe.reply import import_fds, send_reply
 from ze_ipc.xe.staging import stage
 from ze_ipc.xe.stream import receive_objects, send_objects
 from ze_ipc.xe.va import VaHeap
@@ -194,6 +196,21 @@ class XeBackend:
     ) -> array[int]:
         """Import what send_objects() sends; one reference each."""
         return receive_objects(self._device, socket, sizes, deadline, timings)
+
+    @property
+    def reply_room(self) -> int:
+        """How many descriptors could come with a broker's answer now."""
+        return int(lib.object_reply_room())
+
+    def send_reply(
+        self, socket: int, head: bytes, body: bytes | memoryview, objects: array[int]
+    ) -> bool:
+        """Send an answer with its objects at once, if it can be done without waiting."""
+        return send_reply(self._device, socket, head, body, objects)
+
+    def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
+        """Import what came with an answer; the descriptors are closed in any case."""
+        return import_fds(self._device, fds, sizes)
 
     # ---- bytes ----
 

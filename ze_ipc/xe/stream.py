@@ -61,22 +61,28 @@ def receive_objects(
     if rc == 0:
         return objects
     if state.reason == lib.STREAM_OBJECT:
-        raise _import_error(rc, state.failed)
+        raise import_error(rc, state.failed)
     if state.reason == lib.STREAM_SIZE:
-        raise KernelError(
-            "the exporter sent an object of another size than it declared",
-            errno=errno.EBADMSG,
-            call="fstat",
-            object_index=state.failed,
-            declared=sizes[state.failed],
-            found=state.found_size,
-        )
+        raise size_error(state.failed, sizes[state.failed], state.found_size)
     if state.reason == lib.STREAM_FDS:
         raise fd_limit("recvmsg", object_index=state.failed)
     raise _socket_error(rc, state, "recvmsg", len(sizes))
 
 
-def _import_error(rc: int, index: int) -> ZeIpcError:
+def size_error(index: int, declared: int, found: int) -> ZeIpcError:
+    """What arrived has another size than the manifest says."""
+    return KernelError(
+        "the exporter sent an object of another size than it declared",
+        errno=errno.EBADMSG,
+        call="fstat",
+        object_index=index,
+        declared=declared,
+        found=found,
+    )
+
+
+def import_error(rc: int, index: int) -> ZeIpcError:
+    """Why a descriptor could not be imported."""
     call = "DRM_IOCTL_PRIME_FD_TO_HANDLE"
     if rc == -errno.EINVAL:
         return KernelError(
