@@ -46,6 +46,7 @@ _BACKLOG = 4096
 _CLOSE_SECONDS = 5.0
 _EXIT_SECONDS = 1.0
 _ANYBODY = Policy()
+_CHECK = int(Flag.CHECK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,7 @@ class Broker:
             return refuse(sock, Status.BAD_REQUEST)
         if handle.broker != self.address.broker:
             return refuse(sock, Status.UNKNOWN)
-        check = bool(request.flags & Flag.CHECK)
+        check = bool(int(request.flags) & _CHECK)
         begun = self._registry.begin(handle.generation, handle.secret, peer, check=check)
         if isinstance(begun, Status):
             _log.info("refused generation %d to %s: %s", handle.generation, peer, begun.name)

@@ -77,7 +77,7 @@ class Flag(IntFlag):
     """Only whether it could be opened: no manifest, no objects, not counted as an open."""
 
 
-_KNOWN_FLAGS = sum(Flag)
+_FLAGS = {int(flags): flags for flags in map(Flag, range(1 + sum(Flag)))}
 
 
 class Status(IntEnum):
@@ -94,6 +94,9 @@ class Status(IntEnum):
     NO_FDS = 8
     CLOSING = 9
     FAILED = 10
+
+
+_STATUS = {int(status): status for status in Status}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +134,12 @@ def decode_request(message: bytes) -> Request:
     magic, flags, room, handle = _REQUEST.unpack(message)
     if magic != b"ZQ01":
         raise Malformed("not a request")
-    if flags & ~_KNOWN_FLAGS:
+    known = _FLAGS.get(flags)
+    if known is None:
         raise Malformed(f"flags {flags:#x}")
     if room > MAX_ROOM or (flags and room):
         raise Malformed(f"flags {flags:#x} with room for {room} fds")
-    return Request(Flag(flags), handle, room)
+    return Request(known, handle, room)
 
 
 def encode_refusal(status: Status) -> bytes:
@@ -164,10 +168,9 @@ def decode_reply(message: bytes, *, check: bool) -> Reply:
     magic, code, manifest_size, object_count = _REPLY.unpack_from(message)
     if magic != b"ZR01":
         raise Malformed("not a reply")
-    try:
-        status = Status(code)
-    except ValueError:
-        raise Malformed(f"status {code}") from None
+    status = _STATUS.get(code)
+    if status is None:
+        raise Malformed(f"status {code}")
     if manifest_size > MANIFEST_LIMIT or object_count > OBJECT_LIMIT:
         raise Malformed(f"{manifest_size} bytes of manifest, {object_count} objects")
     expected = 0 if check or status is not Status.OK else min(manifest_size, REPLY_MANIFEST)

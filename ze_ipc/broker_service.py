@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 _PEER_LEFT = frozenset({errno.EPIPE, errno.ECONNRESET})
 
+_CHECK, _SKIP_OBJECTS = int(Flag.CHECK), int(Flag.SKIP_OBJECTS)
+
 _FDS_NEEDED = 2
 """At once, by a sender that is as sparing as it can be."""
 
@@ -49,15 +51,14 @@ class Service:
         self.sock = sock
         self.peer = peer
         self.registration = registration
-        self._flags = flags
         self._room = room
         served = registration.served
         self._object_count = served.object_count
         manifest = self._manifest = served.manifest_bytes
-        self._streams = self._object_count > 0 and not flags & Flag.SKIP_OBJECTS
+        self._streams = self._object_count > 0 and not int(flags) & _SKIP_OBJECTS
         """Whether the objects are still to be sent."""
         self._messages: Iterator[tuple[bytes | memoryview, ...]]
-        if flags & Flag.CHECK:
+        if int(flags) & _CHECK:
             self._messages = iter([(encode_check(len(manifest), self._object_count),)])
         else:
             self._messages = encode_manifest(manifest, self._object_count)

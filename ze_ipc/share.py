@@ -55,39 +55,41 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
     key = (fields.broker, fields.generation)
     timings = OpenTimings()
     clock = StepClock()
-    with ExitStack() as undo:
-        held = cache.acquire(key)
-        if held is not None:
-            undo.callback(cache.drop, held)
-        connection = undo.enter_context(transport.connect(fields, deadline))
-        timings.connecting = clock.step()
+    connection = manifest = None
+    held = cache.acquire(key)
+    try:
         room = device._backend.reply_room if held is None else 0
+        connection = transport.connect(fields, deadline)
+        timings.connecting = clock.step()
         connection.request(skip_objects=held is not None, room=room)
         raw = connection.manifest()
         manifest = manifests.parse(raw)
         digest = manifests.digest(raw)
         timings.describing = clock.step()
         how: str = connection.transport
-        try:
-            if held is None:
-                objects = _objects(device, connection, manifest, deadline, timings)
-                held = cache.add(key, digest, objects)
-                undo.callback(cache.drop, held)
-            elif held.digest != digest:
-                raise InvalidHandle(
-                    "the exporter described the same export in two ways", call="open_ipc_handle"
-                )
-            else:
-                how = "cached"
-            timings.receiving = clock.step() - timings.importing
-            view = _map(device, manifest, held, how, fields.pid, deadline)
-            timings.binding = clock.step()
-            view.timings = timings
-        except KernelError as error:
-            if manifest.device_uuid == device.uuid:
-                raise
+        if held is None:
+            objects = _objects(device, connection, manifest, deadline, timings)
+            held = cache.add(key, digest, objects)
+        elif held.digest != digest:
+            raise InvalidHandle(
+                "the exporter described the same export in two ways", call="open_ipc_handle"
+            )
+        else:
+            how = "cached"
+        timings.receiving = clock.step() - timings.importing
+        view = _map(device, manifest, held, how, fields.pid, deadline)
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if held is not None:
+            cache.drop(held)
+        foreign = manifest is not None and manifest.device_uuid != device.uuid
+        if manifest is not None and foreign and isinstance(error, KernelError):
             raise _peer_error(device, manifest, error) from error
-        undo.pop_all()  # the view owns the mapping and its share of the objects
+        raise
+    # The view owns the mapping and its share of the objects.
+    timings.binding = clock.step()
+    view.timings = timings
     connection.finish()
     return view
 
@@ -142,18 +144,24 @@ def _map(
     objects = manifest.objects_of_extents(held.objects)
     large = size >= manifests.VA_PHASE_SIZE
     alignment = manifests.VA_PHASE_SIZE if large else backend.info.page_size
-    with ExitStack() as undo:
-        base = backend.reserve(size, None, alignment, manifest.va_phase % alignment)
-        undo.callback(backend.unreserve, base, size)
+    base = backend.reserve(size, None, alignment, manifest.va_phase % alignment)
+    mapped = entered = False
+    try:
         backend.map_extents(
             base, objects, manifest.offsets, manifest.sizes, manifest.access, deadline
         )
-        undo.callback(backend.unmap, base, size, deadline)
+        mapped = True
         device._add_import(base, manifest, objects)
-        undo.callback(device._forget_import, base, size)
-        view = ImportedRange(device, base, manifest, held, how, exporter_pid)
-        undo.pop_all()
-        return view
+        entered = True
+        return ImportedRange(device, base, manifest, held, how, exporter_pid)
+    except BaseException:
+        with ExitStack() as undo:
+            undo.callback(backend.unreserve, base, size)
+            if mapped:
+                undo.callback(backend.unmap, base, size, deadline)
+            if entered:
+                undo.callback(device._forget_import, base, size)
+        raise
 
 
 def _peer_error(

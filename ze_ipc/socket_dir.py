@@ -40,13 +40,53 @@ def socket_name(broker_id: bytes) -> str:
 
 def candidate_dirs() -> list[Path]:
     """Where an importer looks for a broker, in order; an exporter listens in the first."""
+    return [Path(path) for path in candidate_paths()]
+
+
+def candidate_paths() -> list[str]:
+    """candidate_dirs() as strings, for those in a hurry."""
     if configured := os.environ.get("ZE_IPC_DIR"):
-        return [Path(configured)]
-    private = Path(f"/tmp/ze_ipc-{os.geteuid()}")
+        return [configured]
+    private = f"/tmp/ze_ipc-{os.geteuid()}"
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and _is_ours(runtime):
-        return [Path(runtime, "ze_ipc"), private]
+        return [os.path.join(runtime, "ze_ipc"), private]  # noqa: PTH118
     return [private]
+
+
+def open_trusted(path: str) -> tuple[int, bool]:
+    """An O_PATH descriptor of a directory of sockets, and whether others may make files in it (and
+    only remove their own). FileNotFoundError where there is none, AccessDenied where it cannot be
+    trusted: it is looked at anew each time, through the descriptor.
+    """
+    try:
+        number = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError as error:
+        raise _denied(path, "is a symbolic link or no directory", errno.EACCES) from error
+    except FileNotFoundError:
+        raise
+    except PermissionError as error:
+        raise _denied(path, "cannot be entered", error.errno) from error
+    except OSError as error:
+        raise error_of_os(error, "open") from error
+    try:
+        status = os.fstat(number)
+        owner, mode = status.st_uid, status.st_mode
+        if owner and owner != os.geteuid():
+            raise _denied(path, f"belongs to uid {owner}", errno.EACCES)
+        shared = bool(mode & (stat.S_IWGRP | stat.S_IWOTH))
+        if shared and not mode & stat.S_ISVTX:
+            text = f"may be written by others (mode {stat.S_IMODE(mode):04o})"
+            raise _denied(path, text, errno.EACCES)
+    except BaseException:
+        os.close(number)
+        raise
+    return number, shared
+
+
+def address_in(number: int, name: str) -> str:
+    """What to bind or connect to for a file of an open directory, however long its path is."""
+    return f"/proc/self/fd/{number}/{name}"
 
 
 class SocketDir:
@@ -66,36 +106,12 @@ class SocketDir:
                 raise _denied(path, "cannot be made there", error.errno) from error
             except OSError as error:
                 raise error_of_os(error, "mkdir", f"cannot make {path}", hint=_HINT) from error
-        try:
-            number = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except NotADirectoryError as error:
-            raise _denied(path, "is a symbolic link or no directory", errno.EACCES) from error
-        except FileNotFoundError:
-            raise
-        except PermissionError as error:
-            raise _denied(path, "cannot be entered", error.errno) from error
-        except OSError as error:
-            raise error_of_os(error, "open") from error
+        number, self.shared = open_trusted(str(path))
         self._fd = Fd(number)
-        try:
-            self._check()
-        except BaseException:
-            self._fd.close()
-            raise
-
-    def _check(self) -> None:
-        status = os.fstat(self._fd.fileno())
-        if status.st_uid not in (os.geteuid(), 0):
-            raise _denied(self.path, f"belongs to uid {status.st_uid}", errno.EACCES)
-        self.shared = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-        """Whether others may make files in it (and only remove their own)."""
-        if self.shared and not status.st_mode & stat.S_ISVTX:
-            mode = f"{stat.S_IMODE(status.st_mode):04o}"
-            raise _denied(self.path, f"may be written by others (mode {mode})", errno.EACCES)
 
     def address(self, name: str) -> str:
         """What to bind or connect to for the file ``name``; valid while this is open."""
-        return f"/proc/self/fd/{self._fd.fileno()}/{name}"
+        return address_in(self._fd.fileno(), name)
 
     def listen(self, broker_id: bytes, *, mode: int, backlog: int) -> socket.socket:
         """A socket that listens under the broker's name, with exactly this file mode.
@@ -215,5 +231,5 @@ def _is_ours(path: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _denied(path: Path, what: str, number: int | None) -> AccessDenied:
+def _denied(path: Path | str, what: str, number: int | None) -> AccessDenied:
     return AccessDenied(f"the broker directory {path} {what}", errno=number, hint=_HINT)

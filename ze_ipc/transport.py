@@ -52,7 +52,7 @@ from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
 from ze_ipc.os_errors import error_of_os
 from ze_ipc.policy import peer_of
-from ze_ipc.socket_dir import SocketDir, candidate_dirs, socket_name
+from ze_ipc.socket_dir import address_in, candidate_paths, open_trusted, socket_name
 from ze_ipc.transport_pidfd import dial_by_pidfd
 
 _log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ TransportName = Literal["broker", "pidfd"]
 _CALL = "open_ipc_handle"
 _ATTEMPTS = 12
 _NO_FLAG = Flag(0)
+_SEQPACKET = int(socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
 _FIRST_DELAY = 0.002
 _LONGEST_DELAY = 0.25
 
@@ -116,6 +117,8 @@ class Connection:
         if self._reply is None:
             raise InvalidArgument("there was no request yet", call="Connection.manifest")
         size = self._reply.manifest_size
+        if len(self._reply.manifest) == size:
+            return self._reply.manifest
         manifest = bytearray(self._reply.manifest)
         while len(manifest) < size:
             message = self._receive(MESSAGE_MANIFEST)
@@ -186,7 +189,7 @@ class Connection:
             if not message:
                 continue
             try:
-                reply = decode_reply(message, check=Flag.CHECK in flags)
+                reply = decode_reply(message, check=flags is Flag.CHECK)
             except Malformed as error:
                 raise _protocol_error(str(error)) from error
             if self._fds and not len(self._fds) == reply.object_count <= self._room:
@@ -281,19 +284,23 @@ def dial_broker(handle: HandleFields, deadline: float) -> socket.socket:
     searched: list[str] = []
     missing: list[str] = []
     denied: ZeIpcError | None = None
-    for path in candidate_dirs():
+    for path in candidate_paths():
         try:
-            directory = SocketDir(path, create=False)
+            directory, shared = open_trusted(path)
         except FileNotFoundError:
-            missing.append(str(path))
+            missing.append(path)
             continue
         except AccessDenied as error:
             denied = denied or error
             continue
-        with directory:
-            searched.append(str(path))
-            if (sock := _connect_in(directory, name, deadline)) is not None:
-                return _trusted(sock, directory)
+        try:
+            sock = _connect_to(address_in(directory, name), deadline)
+        finally:
+            os.close(directory)
+        if sock is not None:
+            # Where others may make files too, the name of a dead broker is theirs to take.
+            return _trusted(sock, path) if shared else sock
+        searched.append(path)
     if denied is not None and not searched:
         raise denied
     if not searched:
@@ -311,17 +318,17 @@ def dial_broker(handle: HandleFields, deadline: float) -> socket.socket:
     )
 
 
-def _connect_in(directory: SocketDir, name: str, deadline: float) -> socket.socket | None:
-    """A connection to a socket of the directory; None when nobody listens there."""
+def _connect_to(address: str, deadline: float) -> socket.socket | None:
+    """A connection to a socket file; None when nobody listens there."""
     try:
         # Without O_NONBLOCK an interrupted connect() cannot be told from a finished one.
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        sock = socket.socket(socket.AF_UNIX, _SEQPACKET)
     except OSError as error:
         raise error_of_os(error, "socket") from error
     connected = False
     try:
         delay = _FIRST_DELAY
-        while (code := sock.connect_ex(directory.address(name))) == errno.EAGAIN:
+        while (code := sock.connect_ex(address)) == errno.EAGAIN:
             # The backlog is full, for which no event exists.
             _sleep(delay, deadline)
             delay = min(2 * delay, _LONGEST_DELAY)
@@ -329,7 +336,6 @@ def _connect_in(directory: SocketDir, name: str, deadline: float) -> socket.sock
             return None
         if code:
             raise error_of_os(OSError(code, os.strerror(code)), "connect")
-        sock.setblocking(True)
         connected = True
         return sock
     finally:
@@ -337,13 +343,8 @@ def _connect_in(directory: SocketDir, name: str, deadline: float) -> socket.sock
             sock.close()
 
 
-def _trusted(sock: socket.socket, directory: SocketDir) -> socket.socket:
-    """The connection, if the name cannot be somebody else's by now; closed otherwise.
-
-    Where others may make files too, the name of a dead broker is theirs to take.
-    """
-    if not directory.shared:
-        return sock
+def _trusted(sock: socket.socket, directory: str) -> socket.socket:
+    """The connection, if it is to somebody whom we believe; closed otherwise."""
     with ExitStack() as undo:
         undo.callback(sock.close)
         uid = peer_of(sock).uid
@@ -354,7 +355,7 @@ def _trusted(sock: socket.socket, directory: SocketDir) -> socket.socket:
         f"the broker is of uid {uid}, in a directory that others may write",
         call=_CALL,
         hint=f"set ZE_IPC_EXPORTER_UIDS={uid} to open what that user exports",
-        directory=str(directory.path),
+        directory=directory,
     )
 
 

@@ -27,6 +27,7 @@ import struct
 import sys
 from array import array
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any
 
 from ze_ipc import lanes
@@ -39,6 +40,9 @@ VERSION = 1
 HEADER_SIZE = 112
 
 KERNEL_PAGE_SIZE = 4096
+
+FEW = 24
+"""Extents up to which a Python loop is faster than whole columns."""
 
 _HEADER = struct.Struct("<4sHHIIQQQQ16s16s")
 _ROW_SIZE = 8 + 8 + 4 + 1
@@ -79,10 +83,12 @@ def parse(data: bytes | bytearray | memoryview) -> Manifest:
     Nothing larger than the bytes themselves is allocated, and no device is asked: that the objects
     really have their sizes is for the receiver of their dma-bufs to check.
     """
-    view = memoryview(data).cast("B")
-    manifest = _decode(view)
+    manifest = _decode(data if isinstance(data, bytes) else bytes(data))
     _check_header(manifest)
-    _check_extents(manifest)
+    if manifest.extent_count <= FEW:
+        _check_few(manifest)
+    else:
+        _check_extents(manifest)
     return manifest
 
 
@@ -91,7 +97,7 @@ def digest(data: bytes | bytearray | memoryview) -> bytes:
     return bytes(memoryview(data)[_HEADER.size : HEADER_SIZE])
 
 
-def _decode(view: memoryview) -> Manifest:
+def _decode(view: bytes) -> Manifest:
     if len(view) < HEADER_SIZE:
         raise _invalid("shorter than its header", length=len(view))
     (magic, version, header_size, objects, extents, page_size, offset, size, phase, uuid, zeros) = (
@@ -107,29 +113,23 @@ def _decode(view: memoryview) -> Manifest:
     if len(view) != length:
         raise _invalid("its length is not that of its counts", length=len(view), expected=length)
     hashed = sha256(view[: _HEADER.size])
-    hashed.update(view[HEADER_SIZE:])
+    hashed.update(memoryview(view)[HEADER_SIZE:])
     if hashed.digest() != view[_HEADER.size : HEADER_SIZE]:
         raise _invalid("its digest does not match")
     if any(zeros):
         raise _invalid("reserved fields are not zero")
-    columns: list[array[int]] = []
-    at = HEADER_SIZE
-    for code, count in (
-        ("Q", objects),
-        ("Q", extents),
-        ("Q", extents),
-        ("I", extents),
-        ("B", extents),
-    ):
-        column: array[int] = array(code)
-        end = at + count * column.itemsize
-        column.frombytes(view[at:end])
-        columns.append(_little_endian(column))
-        at = end
-    object_sizes, offsets, sizes, indices, access = columns
-    return Manifest(
-        uuid, page_size, offset, size, phase, object_sizes, indices, offsets, sizes, access
+    ends = HEADER_SIZE + 8 * objects, 8 * extents, 8 * extents, 4 * extents, extents
+    at, a, b, c, d = accumulate(ends)
+    columns = (
+        array("Q", view[HEADER_SIZE:at]),
+        array("I", view[b:c]),
+        array("Q", view[at:a]),
+        array("Q", view[a:b]),
     )
+    if sys.byteorder != "little":
+        for column in columns:
+            column.byteswap()
+    return Manifest(uuid, page_size, offset, size, phase, *columns, array("B", view[c:d]))
 
 
 def _check_header(manifest: Manifest) -> None:
@@ -142,6 +142,35 @@ def _check_header(manifest: Manifest) -> None:
         raise _invalid("impossible window", window_size=manifest.window_size)
     if manifest.window_offset >= page:
         raise _invalid("window begins after the first page", window_offset=manifest.window_offset)
+
+
+def _check_few(manifest: Manifest) -> None:
+    """What _check_extents() checks, one by one: faster for a few."""
+    page, kernel_page = manifest.page_size - 1, KERNEL_PAGE_SIZE - 1
+    objects = manifest.object_sizes
+    known = covered = 0
+    for size in objects:
+        if size & kernel_page or size >= lanes.LIMIT:
+            raise _invalid("an object's size is not a sane multiple of 4 KiB", size=size)
+    rows = zip(
+        manifest.object_indices, manifest.offsets, manifest.sizes, manifest.access, strict=True
+    )
+    for index, offset, size, access in rows:
+        if (offset | size) & page or not size:
+            raise _invalid("an extent is not whole pages", offset=offset, size=size)
+        if access & ~READ_ONLY:
+            raise _invalid("unknown access bits", access=access)
+        if index >= known:
+            if index > known or known == len(objects):
+                raise _invalid("objects are not numbered by first appearance", index=index)
+            known += 1
+        if offset + size > objects[index]:
+            raise _invalid("an extent reaches beyond its object", index=index)
+        covered += size
+    if known != len(objects):
+        raise _invalid("an object without extents", objects=len(objects))
+    if covered != manifest.covered_size:
+        raise _invalid("the extents are not the pages of the window", covered=covered)
 
 
 def _check_extents(manifest: Manifest) -> None:

@@ -150,23 +150,14 @@ class AddressSpace:
         return done, at, part
 
     def _map(self, bind: Any, first: int, count: int, at: int, deadline: float) -> tuple[int, bool]:
-        def submit(pointer: Any, fence: Any, until: int, submitted: Any) -> int:
-            return int(lib.xe_bind_map(pointer, bind, first, count, at, fence, until, submitted))
-
-        return self._run(submit, deadline)
+        return self._run(lib.xe_bind_map, (bind, first, count, at), deadline)
 
     def _unmap(self, address: int, size: int, deadline: float) -> int:
-        def submit(pointer: Any, fence: Any, until: int, submitted: Any) -> int:
-            return int(
-                lib.xe_bind_unmap(
-                    pointer, self.vm_id, self.pat.own, address, size, fence, until, submitted
-                )
-            )
-
-        return self._run(submit, deadline)[0]
+        what = (self.vm_id, self.pat.own, address, size)
+        return self._run(lib.xe_bind_unmap, what, deadline)[0]
 
     def _run(
-        self, submit: Callable[[Any, Any, int, Any], int], deadline: float
+        self, submit: Callable[..., int], what: tuple[Any, ...], deadline: float
     ) -> tuple[int, bool]:
         """(0 or -errno, whether the kernel took it): submit once, wait in turns so that signal
         handlers run.
@@ -178,7 +169,7 @@ class AddressSpace:
             if fence == ffi.NULL:
                 return -errno.ENOMEM, False
             try:
-                rc = submit(pointer, fence, until, submitted)
+                rc = submit(pointer, *what, fence, until, submitted)
                 while rc == -errno.EINTR:
                     rc = lib.xe_fence_wait(pointer, fence, until)
             finally:

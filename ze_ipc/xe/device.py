@@ -44,7 +44,8 @@ class Device:
 
     def __enter__(self) -> Any:
         with self._lock:
-            self.check()
+            if self._closed or os.getpid() != self._pid:
+                self.check()
             self._users += 1
         return self._pointer
 
@@ -52,7 +53,7 @@ class Device:
         with self._lock:
             self._users -= 1
             last = self._closed and self._users == 0
-        if last:
+        if last:  # as it is closed, nobody comes in any more
             lib.xe_device_close(self._pointer)
 
     def ioctl(self, request: int, argument: Any, call: str, **values: Any) -> None:
