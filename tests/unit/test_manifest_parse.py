@@ -19,7 +19,7 @@ from helpers.manifests import Window, windows
 from helpers.page_model import BASE, PAGE, b, q
 from ze_ipc.columns import Columns
 from ze_ipc.errors import InvalidHandle
-from ze_ipc.manifest import VA_PHASE_SIZE, Manifest, encode, parse
+from ze_ipc.manifest import VA_PHASE_SIZE, Manifest, codec, encode, parse
 
 HEADER = 112
 DIGEST = slice(80, 112)
@@ -257,3 +257,23 @@ def test_accepted_manifests_are_consistent(window: Window, data: st.DataObject) 
         assert size > 0
         assert offset % manifest.page_size == size % manifest.page_size == 0
         assert offset + size <= manifest.object_sizes[index]
+
+
+@given(st.integers(1, 6), st.randoms(use_true_random=False), st.integers(0, 3))
+def test_few_rows_are_checked_as_many_are(rows: int, dice: random.Random, flips: int) -> None:
+    """Row by row or by columns: the same bytes are a manifest, sealed by whoever damaged them."""
+    damaged = bytearray(encode(a_manifest(rows)))
+    for _ in range(flips):
+        damaged[dice.choice([*range(16, 80), *range(HEADER, len(damaged))])] ^= 1 << dice.randrange(
+            8
+        )
+    data = sealed(bytes(damaged))
+    outcomes = []
+    for few in (0, 24):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(codec, "FEW", few)
+            try:
+                outcomes.append(parse(data))
+            except InvalidHandle:
+                outcomes.append(None)
+    assert outcomes[0] == outcomes[1]
