@@ -42,5 +42,6 @@ int object_reply_send(const struct object_stream_ops *ops, void *device, const s
 /* How many descriptors could come with a message, REPLY_ROOM at most; a few stay for other threads. */
 uint32_t object_reply_room(void);
 
-/* Imports what came with a message, each of exactly its size (else -EBADMSG); the descriptors are closed in any case. */
+/* Imports what came with a message, each of exactly its size (else -EBADMSG); the descriptors are closed in any case.
+ */
 int object_reply_import(const struct object_stream_ops *ops, void *device, struct object_arrival *arrival);
