@@ -17,6 +17,8 @@ LAYER_OF = {
     "os_errors": LEAVES,
     "fds": LEAVES,
     "_buffer": LEAVES,
+    "elf": LEAVES,
+    "loader": LEAVES,
     "_ze": 0,
     "_xe": 0,
     "_mock": 0,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ze_ipc import errors
+from ze_ipc import errors, loader
 from ze_ipc._ze import ffi, lib
 from ze_ipc.level_zero import table as tables
 
@@ -85,8 +85,8 @@ def test_handles_of_the_loader_are_translated(old_loader: tables.Table) -> None:
 
 def test_no_loader_is_a_device_not_visible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ZEL_LIBRARY_PATH", str(tmp_path))
-    assert tables.candidates()[0] == str(tmp_path / "libze_loader.so.1")
-    monkeypatch.setattr(tables, "LIBRARIES", ("libno-such-loader.so.1",))
+    assert loader.loader_candidates()[0] == str(tmp_path / "libze_loader.so.1")
+    monkeypatch.setattr(loader, "LOADERS", ("libno-such-loader.so.1",))
     with pytest.raises(errors.DeviceNotVisible) as caught:
         tables.open_table()
     assert str(tmp_path) in str(caught.value.values["tried"])

@@ -38,6 +38,7 @@ class VerbModule(Protocol):
 VERBS = (
     Verb("demo", "demo", "two processes share a range of many objects and prove it byte for byte"),
     Verb("devices", "devices", "list the GPUs that can be opened here"),
+    Verb("doctor", "doctor", "say what works here, what does not, and what fixes it"),
     Verb("inspect", "inspect", "say what a handle is and whether its exporter is alive"),
     Verb("bench", "bench", "measure what sharing costs, beside plain C"),
     Verb("mock", "mock", "run a program with the mock as its GPU"),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from pathlib import Path
 from typing import Any
 
 from ze_ipc._ze import ffi, lib
 from ze_ipc.errors import UnsupportedFeature
 from ze_ipc.level_zero.errors import no_loader, ze_error
+from ze_ipc.loader import loader_candidates
 
-LIBRARIES = ("libze_loader.so.1", "libze_loader.so")
 DDI_VERSION = 0x1000F
 """The tables that a driver is asked for when the loader is older than it: specification 1.15."""
 
@@ -34,9 +32,9 @@ class Table:
     def missing(self) -> dict[str, str]:
         """Entries that are nowhere, each with the version of the specification that brought it."""
         return {
-            name: f"{since >> 16}.{since & 0xFFFF}"
-            for name, (since, address) in self._rows().items()
-            if not address
+            name: since
+            for index, (name, since) in enumerate(entries().items())
+            if lib.ze_table_address(self.pointer, index) == ffi.NULL
         }
 
     def has(self, name: str) -> bool:
@@ -71,24 +69,18 @@ class Table:
         self.from_driver = (*self.from_driver, *found)
         return bool(filled >= 0)
 
-    def _rows(self) -> dict[str, tuple[int, int]]:
-        rows = {}
-        for index in range(lib.ze_entry_count()):
-            entry = lib.ze_entries[index]
-            address = int(ffi.cast("uintptr_t", lib.ze_table_address(self.pointer, index)))
-            rows[ffi.string(entry.name).decode()] = entry.since, address
-        return rows
 
-
-def candidates() -> list[str]:
-    """Names to open, in the order in which Level Zero's other users try them."""
-    own = os.environ.get("ZEL_LIBRARY_PATH")
-    return [*([str(Path(own, LIBRARIES[0]))] if own else []), *LIBRARIES]
+def entries() -> dict[str, str]:
+    """Every function that is used, with the version of the specification that brought it."""
+    return {
+        ffi.string(entry.name).decode(): f"{entry.since >> 16}.{entry.since & 0xFFFF}"
+        for entry in (lib.ze_entries[index] for index in range(lib.ze_entry_count()))
+    }
 
 
 def open_table() -> Table:
     """The table of the first loader that opens; raises DeviceNotVisible with the linker's words."""
-    tried = candidates()
+    tried = loader_candidates()
     reason = ""
     with _lock:
         for name in tried:
