@@ -132,10 +132,10 @@ struct fence *syncobj_fence(struct syncobj *syncobj, uint64_t point)
     return fence;
 }
 
-struct fence *syncobj_fence_or_watch(struct syncobj *syncobj, uint64_t point, struct syncobj_watch *watch)
+struct fence *syncobj_fence_or_watch(struct syncobj *syncobj, struct syncobj_watch *watch)
 {
     pthread_mutex_lock(&syncobj_lock);
-    struct fence *fence = find_fence(syncobj, point);
+    struct fence *fence = find_fence(syncobj, watch->point);
     if (!fence) {
         watch->next = syncobj->watches;
         syncobj->watches = watch;
@@ -160,6 +160,8 @@ static void tell_watches(struct syncobj *syncobj)
     while (*link) {
         struct syncobj_watch *watch = *link;
         if (watch->waiter) {
+            if (!watch->fence)
+                watch->fence = find_fence(syncobj, watch->point);
             waiter_kick(watch->waiter);
             link = &watch->next;
         } else {
@@ -247,6 +249,14 @@ void syncobj_clear(struct syncobj *syncobj)
     pthread_mutex_unlock(&syncobj_lock);
 }
 
+struct fence *syncobj_told(struct syncobj_watch *watch)
+{
+    pthread_mutex_lock(&syncobj_lock);
+    struct fence *fence = watch->fence ? fence_get(watch->fence) : NULL;
+    pthread_mutex_unlock(&syncobj_lock);
+    return fence;
+}
+
 void syncobj_unwatch(struct syncobj *syncobj, struct syncobj_watch *watch)
 {
     pthread_mutex_lock(&syncobj_lock);
@@ -256,6 +266,8 @@ void syncobj_unwatch(struct syncobj *syncobj, struct syncobj_watch *watch)
     if (*link)
         *link = watch->next;
     pthread_mutex_unlock(&syncobj_lock);
+    fence_put(watch->fence);
+    watch->fence = NULL;
 }
 
 int syncobj_add_handle(struct drm_file *file, struct syncobj *syncobj, uint32_t *handle)

@@ -14,9 +14,12 @@ struct syncobj_point {
 /* Somebody who wants to know of the next fence put in. */
 struct syncobj_watch {
     struct syncobj_watch *next;
-    struct waiter *waiter;                          /* kicked, under syncobj_lock; or */
+    uint64_t point;
+    struct waiter *waiter;                          /* kicked, under syncobj_lock; or, if NULL, */
     void (*installed)(struct syncobj_watch *watch); /* called once, without locks, off the list */
     void (*dropped)(struct syncobj_watch *watch);   /* instead, when the syncobj dies */
+    /* With a waiter: the first fence of the point that was put in, even if it was replaced since. A reference. */
+    struct fence *fence;
 };
 
 struct syncobj {
@@ -40,8 +43,11 @@ int syncobj_add_handle(struct drm_file *file, struct syncobj *syncobj, uint32_t 
 void syncobj_clear(struct syncobj *syncobj);
 /* Highest point all of whose predecessors have happened, or the highest one put in; 0 for binary ones. */
 uint64_t syncobj_query(struct syncobj *syncobj, bool submitted);
-/* The fence of a point; if there is none yet, NULL, and then the watch is told of the next one put in. */
-struct fence *syncobj_fence_or_watch(struct syncobj *syncobj, uint64_t point, struct syncobj_watch *watch);
+/* The fence of the watch's point; if there is none yet, NULL, and then the watch is told of the next one put in. */
+struct fence *syncobj_fence_or_watch(struct syncobj *syncobj, struct syncobj_watch *watch);
+/* What a watch with a waiter was told, NULL if nothing yet; a reference. */
+struct fence *syncobj_told(struct syncobj_watch *watch);
+/* Not told any more; its fence is given back. */
 void syncobj_unwatch(struct syncobj *syncobj, struct syncobj_watch *watch);
 
 /* References of all of them, in *syncobjs, to be given back by syncobj_put_array(). -ENOMEM, -EFAULT, -ENOENT. */

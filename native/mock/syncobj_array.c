@@ -93,20 +93,20 @@ static struct fence *find_fence(struct syncobj *syncobj, uint64_t point, bool wa
 {
     int64_t deadline = now_ns() + TRANSFER_SUBMIT_NS;
     struct waiter waiter = {0};
-    struct syncobj_watch watch = {.waiter = &waiter};
+    struct syncobj_watch watch = {.waiter = &waiter, .point = point};
     *error = -EINVAL;
     if (!wait)
         return syncobj_fence(syncobj, point);
-    for (;;) {
+    struct fence *fence = syncobj_fence_or_watch(syncobj, &watch);
+    if (fence)
+        return fence;
+    do {
         unsigned seen = waiter_seen(&waiter);
-        struct fence *fence = syncobj_fence_or_watch(syncobj, point, &watch);
-        if (fence)
-            return fence;
-        *error = waiter_wait(&waiter, seen, deadline);
-        syncobj_unwatch(syncobj, &watch);
-        if (*error)
-            return NULL;
-    }
+        fence = syncobj_told(&watch);
+        *error = fence ? 0 : waiter_wait(&waiter, seen, deadline);
+    } while (!fence && !*error);
+    syncobj_unwatch(syncobj, &watch);
+    return fence;
 }
 
 int syncobj_transfer_ioctl(struct drm_file *file, void *data)

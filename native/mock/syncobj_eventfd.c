@@ -14,7 +14,6 @@ struct event {
     struct fence_cb cb;
     struct fence *fence;
     struct syncobj *syncobj; /* borrowed: it drops the watch before it dies */
-    uint64_t point;
     bool available;
     int fd;
 };
@@ -49,7 +48,7 @@ static void event_dropped(struct syncobj_watch *watch)
 /* Fires, listens to the fence, or waits for one to be put in. The event is not the caller's any more. */
 static void event_step(struct event *event)
 {
-    event->fence = syncobj_fence_or_watch(event->syncobj, event->point, &event->watch);
+    event->fence = syncobj_fence_or_watch(event->syncobj, &event->watch);
     if (!event->fence)
         return;
     if (event->available || !fence_add_callback(event->fence, &event->cb, event_signalled))
@@ -93,7 +92,7 @@ int syncobj_eventfd_ioctl(struct drm_file *file, void *data)
         event->watch.installed = event_installed;
         event->watch.dropped = event_dropped;
         event->syncobj = syncobj;
-        event->point = args->point;
+        event->watch.point = args->point;
         event->available = args->flags & DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE;
         event_step(event);
     }

@@ -12,7 +12,6 @@ struct wait_entry {
     struct waiter *waiter;
     atomic_bool called; /* the last thing the callback touches */
     struct syncobj *syncobj;
-    uint64_t point;
     struct fence *fence;
     struct syncobj_watch watch;
     bool watching, listening, ready;
@@ -32,7 +31,7 @@ static bool look(struct wait_entry *entry, bool available)
     if (entry->ready)
         return true;
     if (!entry->fence)
-        entry->fence = syncobj_fence(entry->syncobj, entry->point);
+        entry->fence = syncobj_told(&entry->watch);
     if (!entry->fence)
         return false;
     if (!available && !entry->listening)
@@ -67,7 +66,7 @@ static int watch_missing(struct wait_entry *entries, uint32_t count, uint32_t fl
     const uint32_t later = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE;
     for (uint32_t i = 0; i < count; i++) {
         entries[i].watch.waiter = entries[i].waiter;
-        entries[i].fence = syncobj_fence_or_watch(entries[i].syncobj, entries[i].point, &entries[i].watch);
+        entries[i].fence = syncobj_fence_or_watch(entries[i].syncobj, &entries[i].watch);
         entries[i].watching = !entries[i].fence;
         if (entries[i].watching && !(flags & later))
             return -EINVAL;
@@ -103,7 +102,7 @@ static int wait_syncobjs(struct syncobj **syncobjs, const uint64_t *points, uint
     for (uint32_t i = 0; i < count; i++) {
         entries[i].waiter = &waiter;
         entries[i].syncobj = syncobjs[i];
-        entries[i].point = points ? points[i] : 0;
+        entries[i].watch.point = points ? points[i] : 0;
     }
     int r = wait_entries(entries, count, flags, deadline, first);
     for (uint32_t i = 0; i < count; i++)

@@ -178,6 +178,26 @@ static void test_threads(void)
     CHECK_EQUAL(destroy(line), 0);
 }
 
+/* Who waits for a fence to be put in gets the first one, however soon it is replaced. */
+static void test_snapshot(void)
+{
+    for (int round = 0; round < 20; round++) {
+        pthread_t thread;
+        uint32_t handle = test_syncobj(fd, 0);
+        struct later later = {.handle = handle, .result = 1};
+        CHECK_EQUAL(pthread_create(&thread, NULL, wait_later, &later), 0);
+        usleep(5000);
+        CHECK_EQUAL(array_call(DRM_IOCTL_SYNCOBJ_SIGNAL, &handle, 1), 0);
+        start_job(&SIGNAL_SYNCOBJ(handle), 1);
+        pthread_join(thread, NULL);
+        CHECK_EQUAL(later.result, 0);
+        CHECK_EQUAL(test_wait(fd, handle, 0), -ETIME);
+        end_job();
+        CHECK_EQUAL(test_wait(fd, handle, 20 * SECOND), 0);
+        CHECK_EQUAL(destroy(handle), 0);
+    }
+}
+
 int main(void)
 {
     fd = test_open(0);
@@ -186,6 +206,7 @@ int main(void)
     test_binary();
     test_timeline();
     test_threads();
+    test_snapshot();
     test_close(fd);
     return 0;
 }
