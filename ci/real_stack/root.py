@@ -160,6 +160,9 @@ class Root:
             # For the program only: what sets the root up is of this machine, and has its own libc.
             place = wrapper.index("--") + 1
             wrapper[place:place] = ["/usr/bin/env", f"LD_PRELOAD={preload}"]
+            # Process numbers begin anew in each run and drivers put theirs into the names of abstract
+            # sockets: two runs at a time must not meet there.
+            wrapper.insert(1, "--net")
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(
                 wrapper,
