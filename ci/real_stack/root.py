@@ -33,7 +33,11 @@ FORBIDDEN = ("libigc2",)
 OUTPUT_LIMIT = 1 << 20
 NETWORK = re.compile(r"Acquire::(https?|Check-Valid-Until|Retries|ForceIPv[46])\b")
 
-# In fresh mount, process and IPC namespaces: what a program needs in the root, then the program.
+# The network's for its abstract sockets: the driver names them by process ids, which start anew
+# in each run.
+NAMESPACES = ("unshare", "--mount", "--pid", "--ipc", "--net", "--fork", "--kill-child")
+
+# In fresh namespaces: what a program needs in the root, then the program.
 # $1 is the root, $2 the size of /dev/shm; binds follow as pairs up to "--".
 SETUP = r"""
 set -e
@@ -86,7 +90,7 @@ def probe() -> None:
     for tool in ("unshare", "chroot", "mount"):
         if shutil.which(tool) is None:
             raise Unavailable(f"{tool} is not installed")
-    command = ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "true"]
+    command = [*NAMESPACES, "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Unavailable(f"no namespaces here: {done.stderr.strip()}")
@@ -152,8 +156,18 @@ class Root:
         Whatever it started is killed at the end. ENV is the whole environment beside PATH and HOME.
         """
         binds = [item for source, target in self.binds for item in (str(source), target)]
-        wrapper = ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child"]
-        wrapper += ["sh", "-c", SETUP, "sh", str(self.path), shm, *binds, "--", *command]
+        wrapper = [
+            *NAMESPACES,
+            "sh",
+            "-c",
+            SETUP,
+            "sh",
+            str(self.path),
+            shm,
+            *binds,
+            "--",
+            *command,
+        ]
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **(env or {})}
         preload = environment.pop("LD_PRELOAD", None)
         if preload is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,16 @@ def test_a_run_sees_its_own_processes_and_files_only(root: Root) -> None:
     number, shm, processes = map(int, result.output.split())
     assert (result.code, shm) == (3, 0)
     assert max(number, processes) < 20
+
+
+def test_two_runs_share_no_abstract_socket(root: Root) -> None:
+    program = (
+        "import socket, time\ns = socket.socket(socket.AF_UNIX)\ns.bind('\\0neo_ipc_5')\n"
+        "time.sleep(1)"
+    )
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(root.run, ["python3", "-c", program], limit=20) for _ in range(2)]
+    assert [run.result().code for run in runs] == [0, 0], [run.result().output for run in runs]
 
 
 @pytest.mark.parametrize(("name", "number"), [("SEGV", 11), ("ABRT", 6), ("KILL", 9)])
