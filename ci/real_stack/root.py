@@ -156,27 +156,14 @@ class Root:
         Whatever it started is killed at the end. ENV is the whole environment beside PATH and HOME.
         """
         binds = [item for source, target in self.binds for item in (str(source), target)]
-        wrapper = [
-            *NAMESPACES,
-            "sh",
-            "-c",
-            SETUP,
-            "sh",
-            str(self.path),
-            shm,
-            *binds,
-            "--",
-            *command,
-        ]
+        wrapper = [*NAMESPACES, "sh", "-c", SETUP, "sh", str(self.path), shm]
+        wrapper += [*binds, "--", *command]
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **(env or {})}
         preload = environment.pop("LD_PRELOAD", None)
         if preload is not None:
             # For the program only: what sets the root up is of this machine, and has its own libc.
             place = wrapper.index("--") + 1
             wrapper[place:place] = ["/usr/bin/env", f"LD_PRELOAD={preload}"]
-            # Process numbers begin anew in each run and drivers put theirs into the names of abstract
-            # sockets: two runs at a time must not meet there.
-            wrapper.insert(1, "--net")
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(
                 wrapper,
