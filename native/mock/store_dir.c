@@ -8,13 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+/* Numbers that programs seldom reach: from 600 on, or the last quarter where the limit is lower. */
+static int high_minimum(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > 800)
+        return 600;
+    return (int)(limit.rlim_cur - limit.rlim_cur / 4);
+}
+
 int high_dup(int fd)
 {
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, 600);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, high_minimum());
     return high >= 0 ? high : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
@@ -22,7 +32,7 @@ static int to_high(int fd)
 {
     if (fd < 0)
         return fd;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, 600);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, high_minimum());
     if (high < 0)
         return fd;
     close(fd);

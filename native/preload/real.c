@@ -45,7 +45,7 @@ CORE(int, close, (int fd))
 
 static int kept(int command, const void *argument, int result)
 {
-    if (command == F_DUPFD_CLOEXEC && (intptr_t)argument >= INTERNAL_MIN)
+    if (command == F_DUPFD_CLOEXEC && (intptr_t)argument > 0)
         internal_add(result);
     return result;
 }

@@ -66,6 +66,12 @@ def test_client(client: Path, on_mock: dict[str, str], verb: str) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize("verb", ["basics", "share", "close_all", "threads"])
+def test_under_a_low_limit(client: Path, on_mock: dict[str, str], verb: str) -> None:
+    result = run(["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", str(client), verb], on_mock)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
 def test_an_unknown_ioctl_is_named_once(client: Path, on_mock: dict[str, str]) -> None:
     result = run([str(client), "unknown"], on_mock)
     assert result.returncode == 0
