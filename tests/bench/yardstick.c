@@ -1,17 +1,22 @@
 /* The yardstick: the main job in plain C, two processes, the same system calls on the same device, and nothing else.
 
-   yardstick NODE PLACEMENT CACHING PAT      (NODE: "mock:N" or a render node; the others as the xe ioctls take them)
+   yardstick NODE PLACEMENT CACHING PAT [busy]
+
+   NODE is "mock:N" or a render node; the others are as the xe ioctls take them. busy: a thread of each process counts.
 
    Commands on standard input, one a line, each answered by one line on standard output:
      objects N SIZE   make N objects of SIZE bytes and a table that maps them back to back   -> ok
      share VIEW       export the whole table, open it in the other process, undo it; VIEW 1 adds a CPU view
-                      -> nanoseconds: export connect manifest receive import bind view, then VM_BIND calls
+                      -> nanoseconds: export connect manifest receive import bind view open, then VM_BIND calls;
+                         open is all of it in the importer but the view
    The exporter walks a sorted table; objects travel in batches of 253 descriptors, at most two unacknowledged; the
    importer checks sizes, imports, and binds one array (halved on ENOBUFS). */
 #include "yardstick.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,10 +192,30 @@ static void export_and_share(struct device *device, struct table *table, int con
     serve(device, listener, table, manifest, bytes);
     receive_all(control, &times, sizeof(times));
     free(manifest);
-    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-           export_time, times.connect, times.manifest, times.receive, times.import, times.bind, times.view,
-           times.bind_calls);
+    const uint64_t numbers[] = {export_time, times.connect, times.manifest, times.receive,   times.import,
+                                times.bind,  times.view,    times.open,     times.bind_calls};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        printf("%s%" PRIu64, i ? " " : "", numbers[i]);
+    putchar('\n');
     fflush(stdout);
+}
+
+static void *count(void *unused)
+{
+    volatile uint64_t number = 0;
+
+    (void)unused;
+    for (;;)
+        number++;
+    return NULL;
+}
+
+static void stay_busy(bool busy)
+{
+    pthread_t thread;
+
+    if (busy && pthread_create(&thread, NULL, count, NULL))
+        fail("pthread_create");
 }
 
 int main(int argc, char **argv)
@@ -202,8 +227,9 @@ int main(int argc, char **argv)
     int control[2];
     pid_t importer;
 
-    if (argc != 5) {
-        fprintf(stderr, "usage: yardstick NODE PLACEMENT CACHING PAT\n");
+    bool busy = argc == 6 && !strcmp(argv[5], "busy");
+    if (argc != 5 && !busy) {
+        fprintf(stderr, "usage: yardstick NODE PLACEMENT CACHING PAT [busy]\n");
         return 2;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0)
@@ -214,10 +240,12 @@ int main(int argc, char **argv)
     if (importer == 0) {
         close(control[0]);
         device_open(&device, argv);
+        stay_busy(busy);
         return run_importer(&device, control[1]);
     }
     close(control[1]);
     device_open(&device, argv);
+    stay_busy(busy);
     snprintf(path, sizeof(path), "/tmp/ze-ipc-yardstick-%d.sock", (int)getpid());
     int listener = listen_at(path);
 

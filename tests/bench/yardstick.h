@@ -65,6 +65,8 @@ struct times {
     uint64_t import;
     uint64_t bind;
     uint64_t view;
+    /* All but the view. */
+    uint64_t open;
     uint64_t bind_calls;
 };
 

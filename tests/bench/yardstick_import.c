@@ -163,7 +163,7 @@ static struct times open_range(const struct device *device, const struct order *
 {
     const uint32_t opened = 0;
     struct times times = {0};
-    uint64_t count, begin = now();
+    uint64_t count, begin = now(), start = begin;
     int fd = dial(order->path);
 
     times.connect = now() - begin;
@@ -179,6 +179,7 @@ static struct times open_range(const struct device *device, const struct order *
     times.bind = now() - begin;
     send_all(fd, &opened, sizeof(opened));
     close(fd);
+    times.open = now() - start;
     if (order->view) {
         begin = now();
         view_all(device, handles, count, order->object_size);

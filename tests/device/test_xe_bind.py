@@ -118,6 +118,36 @@ def test_an_array_too_long_is_halved_until_it_fits(
     assert mappings(LIMITED) == 0
 
 
+def test_the_length_that_passed_is_remembered(
+    limited: XeBackend, make_range: Callable[[XeBackend, int], Range]
+) -> None:
+    first, second = make_range(limited, 100), make_range(limited, 100)
+    counts = []
+    for block in (first, second):
+        before = mock.xe_mock_count(LIMITED, BIND)
+        block.map()
+        counts.append(mock.xe_mock_count(LIMITED, BIND) - before)
+    # 100, 50 and 25 are refused once; 12 pass.
+    assert counts == [3 + 9, 9]
+
+
+def test_a_want_of_memory_does_not_make_arrays_short_for_ever(
+    backend: XeBackend, make_range: Callable[[XeBackend, int], Range]
+) -> None:
+    block = make_range(backend, 10_000)
+    for nth in range(1, 14):
+        assert mock.xe_mock_fault(INDEX, BIND, nth, errno.ENOBUFS, 0) == 0
+    before = mock.xe_mock_count(INDEX, BIND)
+    block.map()
+    block.unmap()
+    mock.xe_mock_clear_faults(INDEX)
+    # From single extents on, 64 arrays of each length.
+    assert mock.xe_mock_count(INDEX, BIND) - before < 13 + 64 * 9
+    before = mock.xe_mock_count(INDEX, BIND)
+    block.map()
+    assert mock.xe_mock_count(INDEX, BIND) - before < 80
+
+
 def test_enobufs_down_to_single_extents(
     backend: XeBackend, make_range: Callable[[XeBackend, int], Range]
 ) -> None:

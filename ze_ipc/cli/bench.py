@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ze_ipc.cli import arguments as types
-from ze_ipc.cli.bench_run import Target, measure
+from ze_ipc.cli.bench_run import STEPS, Target, measure
 from ze_ipc.open_device import open_device
 
 COUNTS = (1, 16, 256, 1_000, 10_000, 100_000)
@@ -69,23 +69,39 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+WIDE = 110
+"""Columns of a terminal that the steps have room in."""
+
+
 def _print(rows: list[dict[str, Any]], heading: str) -> None:
-    console = Console(highlight=False, width=118)
-    title = f"{heading}: microseconds an object, medians; in brackets plain C"
-    table = Table(title=title, box=None, title_justify="left", header_style="bold")
-    for name in ("objects", "export", "transfer", "import", "bind", "CPU view", "total"):
-        table.add_column(name, justify="right")
-    for name in ("ratio", "peak memory", "fds"):
-        table.add_column(name, justify="right")
+    console = Console(highlight=False)
+    wide = console.width >= WIDE
+    steps = [name for name in STEPS if wide and (name != "view" or any(r["view_us"] for r in rows))]
+    console.print(heading)
+    console.print("microseconds an object, medians; in brackets plain C")
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("objects", justify="right", no_wrap=True)
+    for name in (*steps, "total"):
+        heads = {"view": "CPU view"}
+        table.add_column(heads.get(name, name), justify="right", no_wrap=True)
+    for name in ("ratio", "peak MiB", "fds"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        count = row["objects"]
-        cells = [
-            f"{row[f'{step}_us'] / count:,.2f} ({row[f'yardstick_{step}_us'] / count:,.2f})"
-            for step in ("export", "transfer", "import", "bind", "view", "total")
-        ]
-        if not row["view_us"]:
-            cells[4] = "-"
-        memory = f"{row['exporter_peak_bytes'] >> 20} + {row['importer_peak_bytes'] >> 20} MiB"
-        fds = f"{row['exporter_fds']} + {row['importer_fds']}"
-        table.add_row(f"{count:,}", *cells, f"{row['ratio']:.2f}", memory, fds)
+        cells = [_cost(row, name) for name in (*steps, "total")]
+        memory, fds = (
+            f"{row[f'exporter_{key}'] >> shift} + {row[f'importer_{key}'] >> shift}"
+            for key, shift in (("peak_bytes", 20), ("fds", 0))
+        )
+        table.add_row(f"{row['objects']:,}", *cells, f"{row['ratio']:.2f}", memory, fds)
     console.print(table)
+
+
+def _cost(row: dict[str, Any], name: str) -> str:
+    """Of one object: ours, and in brackets the yardstick's."""
+    ours, yardstick = (row[f"{key}_us"] / row["objects"] for key in (name, f"yardstick_{name}"))
+    return f"{_short(ours)} ({_short(yardstick)})" if ours else "-"
+
+
+def _short(cost: float) -> str:
+    """Three digits or so."""
+    return f"{cost:,.{0 if cost >= 100 else 1 if cost >= 10 else 2}f}"

@@ -6,6 +6,7 @@ import json
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 from ze_ipc.device import Device
 from ze_ipc.errors import UnsupportedFeature
 from ze_ipc.xe import XeBackend
 
 STEPS = ("export", "transfer", "import", "bind", "view")
-"""The columns of a row that are times; all but ``view`` add up to the total."""
+"""The columns of a row that are times. The total is the whole export and the whole open; it has no
+``view``, and a little that is in none of these.
+"""
 
 Times = dict[str, float]
 """Seconds, by step."""
@@ -113,12 +118,13 @@ def yardstick_path() -> Path:
 
 
 class Yardstick:
-    """The job in plain C."""
+    """The job in plain C, with ``busy`` beside a busy thread in each process."""
 
-    def __init__(self, target: Target, stack: ExitStack) -> None:
+    def __init__(self, target: Target, stack: ExitStack, *, busy: bool) -> None:
         numbers = map(str, (target.placement, target.caching, target.pat))
+        options = ["busy"] if busy else []
         self._program = stack.enter_context(
-            Coprocess([str(yardstick_path()), target.node, *numbers])
+            Coprocess([str(yardstick_path()), target.node, *numbers, *options])
         )
 
     def objects(self, count: int, size: int) -> None:
@@ -128,13 +134,14 @@ class Yardstick:
     def run(self, *, view: bool) -> Times:
         """Share it once."""
         numbers = [int(word) / 1e9 for word in self._program.ask(f"share {int(view)}").split()]
-        export, connect, manifest, receive, imported, bound, viewed, _ = numbers
+        export, connect, manifest, receive, imported, bound, viewed, opened, _ = numbers
         return {
             "export": export,
             "transfer": connect + manifest + receive,
             "import": imported,
             "bind": bound,
             "view": viewed,
+            "total": export + opened,
         }
 
 
@@ -158,7 +165,33 @@ class Ours:
         exported = _ask(self._exporter, "share")
         opened = _ask(self._importer, "open", exported["handle"], view)
         _ask(self._exporter, "put")
-        return {"export": exported["seconds"], **{name: opened[name] for name in STEPS[1:]}}
+        return {
+            "export": exported["seconds"],
+            "total": exported["seconds"] + opened["seconds"],
+            **{name: opened[name] for name in STEPS[1:]},
+        }
+
+    def peak_fds(self) -> list[int]:
+        """The most fds that the exporter and the importer had in one more run, as seen by looking
+        all the time.
+        """
+        processes = [psutil.Process(side.pid) for side in (self._exporter, self._importer)]
+        peaks = [0, 0]
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.is_set():
+                for index, process in enumerate(processes):
+                    peaks[index] = max(peaks[index], process.num_fds())
+
+        looker = threading.Thread(target=look)
+        looker.start()
+        try:
+            self.run(view=False)
+        finally:
+            done.set()
+            looker.join()
+        return peaks
 
     def usage(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Peak memory, current memory and fds of the exporter and the importer."""
@@ -170,17 +203,12 @@ def _ask(process: Coprocess, name: str, *arguments: Any) -> dict[str, Any]:
     return answer
 
 
-def total(times: Times) -> float:
-    """Seconds from the start of the export to a bound range."""
-    return sum(times[name] for name in STEPS if name != "view")
-
-
 def measure(
     target: Target, count: int, size: int, pairs: int, *, busy: bool, view: bool
 ) -> dict[str, Any]:
     """One row: medians over interleaved pairs, and the median of the pairs' ratios."""
     with ExitStack() as stack:
-        ours, yardstick = Ours(target, stack, busy=busy), Yardstick(target, stack)
+        ours, yardstick = Ours(target, stack, busy=busy), Yardstick(target, stack, busy=busy)
         for side in (ours, yardstick):
             side.objects(count, size)
             side.run(view=False)  # warm
@@ -190,18 +218,16 @@ def measure(
             first, second = (ours, yardstick) if turn % 2 else (yardstick, ours)
             one, other = first.run(view=view), second.run(view=view)
             results.append((one, other) if turn % 2 else (other, one))
-        after = ours.usage()
+        after, peaks = ours.usage(), ours.peak_fds()
     mine, theirs = zip(*results, strict=True)
     row: dict[str, Any] = {"objects": count, "object_size": size, "pairs": pairs, "busy": busy}
-    for name in STEPS:
+    for name in (*STEPS, "total"):
         row[f"{name}_us"] = statistics.median(times[name] for times in mine) * 1e6
         row[f"yardstick_{name}_us"] = statistics.median(times[name] for times in theirs) * 1e6
-    row["total_us"] = statistics.median(map(total, mine)) * 1e6
-    row["yardstick_total_us"] = statistics.median(map(total, theirs)) * 1e6
     row["us_per_object"] = row["total_us"] / count
-    row["ratio"] = statistics.median(total(a) / total(b) for a, b in results)
+    row["ratio"] = statistics.median(a["total"] / b["total"] for a, b in results)
     for index, role in enumerate(("exporter", "importer")):
         row[f"{role}_peak_bytes"] = after[index]["peak"]
-        row[f"{role}_fds"] = after[index]["fds"]
+        row[f"{role}_fds"] = max(peaks[index], after[index]["fds"])
         row[f"{role}_fds_before"] = before[index]["fds"]
     return row

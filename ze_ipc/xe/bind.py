@@ -19,6 +19,9 @@ CALL = "DRM_IOCTL_XE_VM_BIND"
 UNDO_TIMEOUT = 5.0
 """Seconds to undo a bind that failed, whatever its deadline."""
 
+_TRY_MORE = 64
+"""Arrays of the length that is known to pass before twice as many extents are tried."""
+
 _SPLIT = 64 << 10
 """Bytes: an unmap is cut at multiples of the largest page size any platform demands."""
 
@@ -35,6 +38,10 @@ class AddressSpace:
         self.pat = pat
         self.vm_id: int = arg.vm_id
         self.stuck: list[tuple[int, int]] = []
+        self._longest: int | None = None
+        """Extents in an array, at most, as ENOBUFS has taught; None: it never came."""
+        self._passed = 0
+        """How many arrays of that length have passed since it was learnt."""
 
     def map(
         self,
@@ -48,7 +55,7 @@ class AddressSpace:
         """Map extents back to back; nothing may be mapped there yet. All or nothing."""
         columns = (u64(objects), u64(offsets), u64(sizes), ffi.from_buffer("uint8_t[]", access))
         bind = ffi.new("struct xe_bind *", (self.vm_id, self.pat.own, self.pat.imported, *columns))
-        done, at, step, size = 0, address, len(objects), 0
+        done, at, step, size = 0, address, min(len(objects), self._longest or len(objects)), 0
         try:
             while done < len(objects):
                 count = min(step, len(objects) - done)
@@ -56,8 +63,11 @@ class AddressSpace:
                 rc, submitted = self._map(bind, done, count, at, deadline)
                 if rc == 0:
                     done, at, size = done + count, at + size, 0
+                    if count == self._longest and done < len(objects):
+                        step = self._next_step(count)
                 elif rc == -errno.ENOBUFS and count > 1:
-                    step = count // 2
+                    step = self._longest = count // 2
+                    self._passed = 0
                 else:
                     end = at + size if submitted else at
                     self._fail(bind, sizes, (done, count, at, end), address, rc, deadline)
@@ -68,6 +78,16 @@ class AddressSpace:
             with contextlib.suppress(ZeIpcError):
                 self._undo(address, at + size)
             raise
+
+    def _next_step(self, passed: int) -> int:
+        """What was too many is not tried again, but for once in a while: it may have been want of
+        memory.
+        """
+        self._passed += 1
+        if self._passed < _TRY_MORE:
+            return passed
+        self._longest, self._passed = 2 * passed, 0
+        return 2 * passed
 
     def unmap(self, address: int, size: int, deadline: float) -> None:
         """Remove every mapping in the range, and what of others lies in it."""
