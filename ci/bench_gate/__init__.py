@@ -1,0 +1,1 @@
+"""The regression gate of the bench: ratios to plain C, never times."""
