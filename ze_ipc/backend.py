@@ -152,6 +152,16 @@ class Backend(Protocol):
         """
         ...
 
+    def send_bytes(self, socket: int, data: memoryview, message: int, deadline: float) -> int:
+        """Send ``data`` over a SOCK_SEQPACKET socket in messages of ``message`` bytes, the last one
+        of what is left, giving up the GIL once: 0 or -errno (ETIME at the deadline).
+        """
+        ...
+
+    def receive_bytes(self, socket: int, into: memoryview, message: int, deadline: float) -> int:
+        """The other end of send_bytes(): 0 or -errno, EBADMSG if a message has another size."""
+        ...
+
     @property
     def reply_room(self) -> int:
         """How many descriptors could come with a broker's answer now, a few left for others."""

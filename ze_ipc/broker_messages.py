@@ -49,6 +49,26 @@ def receive_message(sock: socket.socket, limit: int, deadline: float) -> bytes:
             return message
 
 
+def receive_bytes(number: int, into: memoryview, message: int, deadline: float) -> int:
+    """Backend.receive_bytes() for those who have no backend: 0 or -errno."""
+    with socket.socket(fileno=os.dup(number)) as sock:
+        while into:
+            size = min(message, len(into))
+            try:
+                got = receive_message(sock, size, deadline)
+            except DeadlinePassed:
+                return -errno.ETIME
+            except OSError as error:
+                return -(error.errno or errno.EIO)
+            if not got:
+                return -errno.ECONNRESET
+            if len(got) != size:
+                return -errno.EBADMSG
+            into[:size] = got
+            into = into[size:]
+    return 0
+
+
 def receive_with_fds(
     sock: socket.socket, limit: int, room: int, deadline: float
 ) -> tuple[bytes, array[int], bool]:

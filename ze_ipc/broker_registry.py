@@ -50,6 +50,10 @@ class Served(Protocol):
         """
         ...
 
+    def send_bytes(self, socket_fd: int, data: memoryview, message: int, deadline: float) -> int:
+        """Send bytes of the manifest in messages of ``message`` bytes: 0 or -errno."""
+        ...
+
     def send_objects(self, socket_fd: int, deadline: float) -> None:
         """Send the objects' fds over a connected unix socket, which stays the broker's."""
         ...

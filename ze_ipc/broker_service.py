@@ -10,13 +10,14 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from socket import MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, socket
 
-from ze_ipc.broker_messages import DeadlinePassed, receive_message, received, send_message
+from ze_ipc.broker_messages import DeadlinePassed, receive_message, received
 from ze_ipc.broker_protocol import (
     DONE_SIZE,
+    MESSAGE_MANIFEST,
     REPLY_MANIFEST,
     Flag,
     Malformed,
@@ -57,12 +58,12 @@ class Service:
         manifest = self._manifest = served.manifest_bytes
         self._streams = self._object_count > 0 and not int(flags) & _SKIP_OBJECTS
         """Whether the objects are still to be sent."""
-        self._messages: Iterator[tuple[bytes | memoryview, ...]]
+        self._first: tuple[bytes | memoryview, ...]
+        """The message that answers."""
         if int(flags) & _CHECK:
-            self._messages = iter([(encode_check(len(manifest), self._object_count),)])
+            self._first = (encode_check(len(manifest), self._object_count),)
         else:
-            self._messages = encode_manifest(manifest, self._object_count)
-        self._first = next(self._messages)
+            self._first = next(encode_manifest(manifest, self._object_count))
 
     def has_fds(self) -> bool:
         """Whether fds are free to send objects by: better said now than found out in the stream."""
@@ -157,8 +158,11 @@ class Service:
 
     def _serve(self) -> bool:
         deadline = time.monotonic() + _SECONDS + _SECONDS_AN_OBJECT * self._object_count
-        for buffers in self._messages:
-            send_message(self.sock, buffers, deadline)
+        rest = memoryview(self._manifest)[REPLY_MANIFEST:]
+        if rest:
+            socket_fd, served = self.sock.fileno(), self.registration.served
+            if rc := served.send_bytes(socket_fd, rest, MESSAGE_MANIFEST, deadline):
+                raise DeadlinePassed if rc == -errno.ETIME else OSError(-rc, os.strerror(-rc))
         if self._streams:
             self.registration.served.send_objects(self.sock.fileno(), deadline)
         return self._holds(receive_message(self.sock, DONE_SIZE, deadline))

@@ -37,6 +37,10 @@ class Export:
         objects = self._objects
         return objects is not None and self._backend.send_reply(socket_fd, head, body, objects)
 
+    def send_bytes(self, socket_fd: int, data: memoryview, message: int, deadline: float) -> int:
+        """Send the rest of the manifest."""
+        return self._backend.send_bytes(socket_fd, data, message, deadline)
+
     def send_objects(self, socket_fd: int, deadline: float) -> None:
         """Send one fd an object to an importer."""
         objects = self._objects

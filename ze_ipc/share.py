@@ -62,7 +62,7 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
         connection = transport.connect(fields, deadline)
         timings.connecting = clock.step()
         connection.request(skip_objects=held is not None, room=room)
-        raw = connection.manifest()
+        raw = connection.manifest(device._backend.receive_bytes)
         manifest = manifests.parse(raw)
         digest = manifests.digest(raw)
         timings.describing = clock.step()

@@ -19,6 +19,7 @@ from typing import Literal
 
 from ze_ipc.broker_messages import (
     DeadlinePassed,
+    receive_bytes,
     receive_message,
     receive_with_fds,
     send_message,
@@ -36,7 +37,6 @@ from ze_ipc.broker_protocol import (
     encode_done,
     encode_request,
     error_of,
-    manifest_message_size,
 )
 from ze_ipc.errors import (
     AccessDenied,
@@ -58,6 +58,9 @@ from ze_ipc.transport_pidfd import dial_by_pidfd
 _log = logging.getLogger(__name__)
 
 TransportName = Literal["broker", "pidfd"]
+
+ReceiveBytes = Callable[[int, memoryview, int, float], int]
+"""Backend.receive_bytes."""
 
 _CALL = "open_ipc_handle"
 _ATTEMPTS = 12
@@ -112,19 +115,27 @@ class Connection:
         """Ask whether request() would be answered; the broker ends the connection after it."""
         return self._ask(Flag.CHECK)
 
-    def manifest(self) -> bytes:
-        """All bytes of the manifest, after request()."""
-        if self._reply is None:
+    def manifest(self, receive: ReceiveBytes = receive_bytes) -> bytes:
+        """All bytes of the manifest, after request(); ``receive`` is the backend's receive_bytes,
+        which gives up the GIL once.
+        """
+        reply = self._reply
+        if reply is None:
             raise InvalidArgument("there was no request yet", call="Connection.manifest")
-        size = self._reply.manifest_size
-        if len(self._reply.manifest) == size:
-            return self._reply.manifest
-        manifest = bytearray(self._reply.manifest)
-        while len(manifest) < size:
-            message = self._receive(MESSAGE_MANIFEST)
-            if len(message) != manifest_message_size(len(manifest), size):
-                raise _protocol_error(f"a manifest message of {len(message)} bytes")
-            manifest += message
+        if len(reply.manifest) == reply.manifest_size:
+            return reply.manifest
+        manifest = bytearray(reply.manifest_size)
+        manifest[:REPLY_MANIFEST] = reply.manifest
+        with memoryview(manifest)[REPLY_MANIFEST:] as rest:
+            rc = receive(self.fileno(), rest, MESSAGE_MANIFEST, self.deadline)
+        if rc == -errno.ETIME:
+            raise _timeout("the exporter stopped in the middle of the manifest")
+        if rc == -errno.EBADMSG:
+            raise _protocol_error("a manifest message of another size")
+        if rc in (-errno.ECONNRESET, -errno.EPIPE):
+            raise ExporterGone("the exporter ended in the middle of the manifest", call=_CALL)
+        if rc:
+            raise error_of_os(OSError(-rc, os.strerror(-rc)), "recv")
         return bytes(manifest)
 
     def fileno(self) -> int:
@@ -231,19 +242,6 @@ class Connection:
             raise _timeout("the exporter did not answer") from None
         except OSError as error:
             raise error_of_os(error, "recv") from error
-
-    def _receive(self, limit: int) -> bytes:
-        try:
-            message = receive_message(self._open_socket(), limit, self.deadline)
-        except ConnectionError:
-            message = b""
-        except DeadlinePassed:
-            raise _timeout("the exporter stopped in the middle of the manifest") from None
-        except OSError as error:
-            raise error_of_os(error, "recv") from error
-        if not message:
-            raise ExporterGone("the exporter ended in the middle of the manifest", call=_CALL)
-        return message
 
 
 def connect(

@@ -2,6 +2,7 @@
 /*
  * A message that brings a whole export at once: what a few objects need less than the object stream does.
  */
+#include "byte_stream.h"
 #include "object_stream.h"
 
 enum {

@@ -37,7 +37,7 @@ static uint32_t spare_fds(void)
     return unused > 2 * OTHERS ? unused - OTHERS : (unused + 1) / 2;
 }
 
-static int wait_for(int fd, short events, int64_t pause, int64_t deadline)
+int object_stream_wait(int fd, short events, int64_t pause, int64_t deadline)
 {
     struct pollfd set = {.fd = fd, .events = events};
     int64_t left = deadline - now_ns();
@@ -198,7 +198,7 @@ int object_stream_send(const struct object_stream_ops *ops, void *device, struct
             else
                 return -EINTR;
         }
-        rc = wait_for(send->socket, events, pause, send->deadline);
+        rc = object_stream_wait(send->socket, events, pause, send->deadline);
         if (rc == -ETIME)
             return send_failed(send, STREAM_SOCKET, rc);
         if (rc < 0)
@@ -333,7 +333,7 @@ int object_stream_receive(const struct object_stream_ops *ops, void *device, str
                 continue;
             return -EINTR;
         }
-        rc = wait_for(receive->socket, ack ? POLLOUT : POLLIN, SLICE_NS, receive->deadline);
+        rc = object_stream_wait(receive->socket, ack ? POLLOUT : POLLIN, SLICE_NS, receive->deadline);
         if (rc == -ETIME)
             return receive_failed(receive, STREAM_SOCKET, rc);
         if (rc < 0)

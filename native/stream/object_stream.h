@@ -88,5 +88,9 @@ struct object_stream_ops {
 /* One message with descriptors, at most STREAM_BATCH, without waiting: 0 or -errno. */
 int object_stream_send_fds(int socket, struct iovec *parts, size_t num_parts, const int32_t *fds, uint32_t count);
 
+/* Waits `pause` nanoseconds at most for poll() events: more than 0 when they came, 0, -ETIME at the deadline, -errno.
+ */
+int object_stream_wait(int fd, short events, int64_t pause, int64_t deadline);
+
 int object_stream_send(const struct object_stream_ops *ops, void *device, struct stream_send *send);
 int object_stream_receive(const struct object_stream_ops *ops, void *device, struct stream_receive *receive);

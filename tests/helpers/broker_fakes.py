@@ -13,10 +13,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from ze_ipc.broker_messages import receive_bytes
 from ze_ipc.fds import Fd, receive_fds, send_fds
 from ze_ipc.handle import HandleFields
 from ze_ipc.policy import Peer
 from ze_ipc.transport import Connection, TransportName, connect
+from ze_ipc.xe import byte_stream
 
 _COUNT = struct.Struct("<Q")
 
@@ -45,6 +47,10 @@ class FakeExport:
                 os.pwrite(fds[-1].fileno(), b"object %d" % index, 0)
             send_fds(sock, head + bytes(body), fds)
         return True
+
+    def send_bytes(self, socket_fd: int, data: memoryview, message: int, deadline: float) -> int:
+        """As a backend does it."""
+        return byte_stream.send_bytes(socket_fd, data, message, deadline)
 
     def send_objects(self, socket_fd: int, deadline: float) -> None:
         """One memfd a message, each acknowledged by the count received so far."""
@@ -108,7 +114,7 @@ def open_range(
     """A whole open: the manifest and the contents of the objects."""
     with connect(handle, time.monotonic() + timeout, transport=transport) as connection:
         reply = connection.request(skip_objects=skip_objects)
-        manifest = connection.manifest()
+        manifest = connection.manifest(byte_stream.receive_bytes if skip_objects else receive_bytes)
         contents = receive_objects(connection, 0 if skip_objects else reply.object_count)
         connection.finish()
     return manifest, contents

@@ -12,6 +12,7 @@ from ze_ipc._xe import lib
 from ze_ipc.backend import DeviceInfo, OpenTimings, Placement, UsmKind
 from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
 from ze_ipc.xe.bind import AddressSpace
+from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
 from ze_ipc.xe.copy import CopyEngine, commands_of
 from ze_ipc.xe.cpu import NotCpuVisible, XeCpuMapping, cpu_copy, cpu_map
 from ze_ipc.xe.device import Device
@@ -196,6 +197,14 @@ class XeBackend:
     ) -> array[int]:
         """Import what send_objects() sends; one reference each."""
         return receive_objects(self._device, socket, sizes, deadline, timings)
+
+    def send_bytes(self, socket: int, data: memoryview, message: int, deadline: float) -> int:
+        """Send bytes in messages of ``message`` bytes, in one C call: 0 or -errno."""
+        return send_bytes(socket, data, message, deadline)
+
+    def receive_bytes(self, socket: int, into: memoryview, message: int, deadline: float) -> int:
+        """Fill a buffer from what send_bytes() sends: 0 or -errno."""
+        return receive_bytes(socket, into, message, deadline)
 
     @property
     def reply_room(self) -> int:
