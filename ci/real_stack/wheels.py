@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 from debian_packages import cache_directory, locked
 from real_stack.root import Broken, Root, Unavailable
 
 WHEELS = ("dpctl==0.22.1", "umf==1.2.0")
-ENVIRONMENT = "/opt/ze-ipc-clients"
+# Another set of wheels is another environment: checkouts share the root.
+ENVIRONMENT = f"/opt/ze-ipc-clients-{sha256(' '.join(WHEELS).encode()).hexdigest()[:8]}"
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
 
 
