@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 Access = Literal["rw", "ro"]
 Placement = Literal["device", "host"]
 UsmKind = Literal["device", "host", "shared"]
+Way = Literal["native", "emulated", "unsupported"]
 
 READ_ONLY = 1
 """Bit of an access column (``array('B')``): the mapping may not be written through. 0 is
@@ -42,6 +43,16 @@ class DeviceInfo:
     va_bits: int
     device_memory: int
     """Bytes of device-local memory; 0 on integrated devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class IpcPath:
+    """How ranges of a device reach other processes."""
+
+    way: Way
+    """``native``: by the driver's range extension; ``emulated``: object by object."""
+    reason: str
+    """Why, in one sentence."""
 
 
 @dataclass(slots=True)
@@ -77,6 +88,7 @@ class Backend(Protocol):
 
     name: Literal["xe", "level_zero"]
     info: DeviceInfo
+    ipc_path: IpcPath
 
     def create_object(self, size: int, placement: Placement) -> int:
         """A new physical memory object of ``size`` bytes (a multiple of the page size), with one

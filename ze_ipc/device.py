@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ze_ipc import arguments, share, transport
 from ze_ipc.broker import Broker
 from ze_ipc.cpu_access import CpuAccess
-from ze_ipc.errors import InvalidArgument, ZeIpcError
+from ze_ipc.errors import InvalidArgument, UnsupportedFeature, ZeIpcError
 from ze_ipc.handle import HandleFields
 from ze_ipc.imported_objects import ImportCache, ImportedObjects
 from ze_ipc.manifest import VA_PHASE_SIZE
@@ -24,7 +24,7 @@ from ze_ipc.reservation import Reservation
 from ze_ipc.usm import UsmAllocation
 
 if TYPE_CHECKING:
-    from ze_ipc.backend import Access, Backend, CpuMapping, Placement, UsmKind
+    from ze_ipc.backend import Access, Backend, CpuMapping, Placement, UsmKind, Way
     from ze_ipc.broker_importers import Importer
     from ze_ipc.imported_range import ImportedRange
     from ze_ipc.manifest import Manifest
@@ -69,6 +69,18 @@ class Device(Owner):
     def backend(self) -> str:
         """``"level_zero"`` or ``"xe"``."""
         return self._backend.name
+
+    @property
+    def ipc_path(self) -> Way:
+        """How ranges reach other processes: ``"native"`` by the driver's own range extension,
+        ``"emulated"`` by objects that travel one by one, ``"unsupported"``.
+        """
+        return self._backend.ipc_path.way
+
+    @property
+    def ipc_path_reason(self) -> str:
+        """Why it is that way, in one sentence."""
+        return self._backend.ipc_path.reason
 
     @property
     def is_mock(self) -> bool:
@@ -162,6 +174,8 @@ class Device(Owner):
         self._enter("Device.get_ipc_handle")
         arguments.integer("Device.get_ipc_handle", "ptr", ptr)
         arguments.integer("Device.get_ipc_handle", "size", size)
+        if self.ipc_path == "unsupported":
+            raise UnsupportedFeature(self.ipc_path_reason, call="Device.get_ipc_handle")
         with self._lock:
             return share.export_range(self, ptr, size)
 

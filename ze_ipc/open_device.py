@@ -6,7 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Literal
 
-from ze_ipc import xe
+from ze_ipc import level_zero, xe
 from ze_ipc.device import Device
 from ze_ipc.errors import DeviceNotVisible, InvalidArgument, ZeIpcError
 from ze_ipc.xe.nodes import find_nodes, require_node
@@ -91,11 +91,18 @@ def _mock_index(device: Selector) -> int:
     )
 
 
+def _open_level_zero(device: Selector) -> Backend:
+    return level_zero.open_backend(device)
+
+
 OPENERS: dict[str, Callable[[Selector], Backend]] = {
     "xe": _open_xe,
+    "level_zero": _open_level_zero,
     "mock": _open_mock,
 }
-"""One row a backend; None of open_device tries the real ones in this order."""
+"""One row a backend; None of open_device tries the real ones in this order: xe first, for it has
+none of the restrictions of a driver that lacks the range extension.
+"""
 
 
 def _first_that_opens(device: Selector) -> Backend:

@@ -74,7 +74,7 @@ void ze_space_destroy(struct ze_space *space)
     if (!space)
         return;
     for (uint64_t i = 1; i < space->capacity; i++) {
-        if (space->objects[i].references)
+        if (space->objects[i].references && space->objects[i].handle)
             space->table->PhysicalMemDestroy(space->context, space->objects[i].handle);
     }
     pthread_mutex_destroy(&space->lock);
@@ -217,6 +217,18 @@ int ze_object_create(struct ze_space *space, uint64_t size, uint32_t flags, uint
     return rc;
 }
 
+int ze_object_adopt(struct ze_space *space, uint64_t size, uint64_t *object)
+{
+    pthread_mutex_lock(&space->lock);
+    *object = take_number(space);
+    if (*object) {
+        space->objects[*object] = (struct object){.size = size, .references = 1};
+        space->live++;
+    }
+    pthread_mutex_unlock(&space->lock);
+    return *object ? 0 : -ENOMEM;
+}
+
 int ze_objects_retain(struct ze_space *space, const uint64_t *objects, uint64_t count, uint64_t *done)
 {
     int rc = 0;
@@ -250,6 +262,8 @@ static int release(struct ze_space *space, uint64_t number, uint32_t *result)
     forget(space, number);
     give_number(space, number);
     space->live--;
+    if (!handle)
+        return 0;
     return driver_refused(space->table->PhysicalMemDestroy(space->context, handle), result);
 }
 
@@ -358,7 +372,7 @@ static int export_one(struct ze_space *space, uint64_t number, int32_t *fd, uint
     struct stat status;
     int rc;
 
-    if (!object)
+    if (!object || !object->handle)
         return -EBADF;
     rc = driver_refused(space->table->PhysicalMemGetProperties(space->library ? space->raw_context : space->context,
                                                                raw(space, object->handle), &properties),

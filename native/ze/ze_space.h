@@ -8,7 +8,7 @@
  * finished: on an error the index of the one that failed. Those that may be long take *done as their start too and
  * return -EINTR after a while: call again to go on.
  */
-#include "object_stream.h"
+#include "object_reply.h"
 #include "ze_table.h"
 
 struct ze_space;
@@ -24,6 +24,9 @@ void ze_space_destroy(struct ze_space *space);
 uint64_t ze_objects_live(struct ze_space *space);
 
 int ze_object_create(struct ze_space *space, uint64_t size, uint32_t flags, uint64_t *object, uint32_t *result);
+
+/* A number for memory that is no physical memory object (USM): it is counted, and never exported. */
+int ze_object_adopt(struct ze_space *space, uint64_t size, uint64_t *object);
 
 /* One reference more for every entry; on an error none. */
 int ze_objects_retain(struct ze_space *space, const uint64_t *objects, uint64_t count, uint64_t *done);
@@ -50,6 +53,28 @@ ze_physical_mem_handle_t ze_object_handle(struct ze_space *space, uint64_t objec
 int ze_objects_map(struct ze_space *space, uint64_t address, const uint64_t *objects, const uint64_t *offsets,
                    const uint64_t *sizes, const uint8_t *access, uint64_t count, uint64_t *done, uint32_t *result);
 
-/* The object stream over a space; *result is the driver's on STREAM_OBJECT with -EIO. */
+/* The object stream and its short form over a space; *result is the driver's on STREAM_OBJECT with -EIO. */
 int ze_stream_send(struct ze_space *space, struct stream_send *send, uint32_t *result);
 int ze_stream_receive(struct ze_space *space, struct stream_receive *receive, uint32_t *result);
+int ze_reply_send(struct ze_space *space, const struct object_reply *reply, uint32_t *result);
+int ze_reply_import(struct ze_space *space, struct object_arrival *arrival, uint32_t *result);
+
+/* A CPU view of extents back to back, through their dma-bufs. */
+struct ze_cpu_map {
+    const uint64_t *objects;
+    const uint64_t *offsets;
+    const uint64_t *sizes;
+    uint64_t count;
+    uint32_t writable;
+    /* Out. */
+    uint32_t result;
+    uint64_t address;
+    uint64_t size;
+    uint64_t done;
+};
+
+/* On an error nothing stays mapped. */
+int ze_cpu_map(struct ze_space *space, struct ze_cpu_map *map);
+
+/* Unmaps a view; needs no space, so a view may outlive its own. */
+int ze_cpu_unmap(uint64_t address, uint64_t size);

@@ -41,3 +41,13 @@ int ze_stream_receive(struct ze_space *space, struct stream_receive *receive, ui
 {
     return object_stream_receive(&stream_ops, &(struct stream){space, result}, receive);
 }
+
+int ze_reply_send(struct ze_space *space, const struct object_reply *reply, uint32_t *result)
+{
+    return object_reply_send(&stream_ops, &(struct stream){space, result}, reply);
+}
+
+int ze_reply_import(struct ze_space *space, struct object_arrival *arrival, uint32_t *result)
+{
+    return object_reply_import(&stream_ops, &(struct stream){space, result}, arrival);
+}

@@ -5,20 +5,28 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
-from typing import Any
+from typing import Any, Literal
 
 import ze_ipc
 from ze_ipc.peer_process import State
+
+
+def pattern(size: int, seed: int) -> bytes:
+    """Bytes that tell a wrong place from the right one."""
+    return random.Random(seed).randbytes(size)
 
 
 def limit_fds(state: State, number: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
 
 
-def open_device(state: State, device: int = 0) -> None:
-    backend: Any = os.environ.get("ZE_IPC_TEST_BACKEND", "mock")
-    state["device"] = ze_ipc.open_device(backend, device)
+def open_device(
+    state: State, device: int = 0, backend: Literal["level_zero", "xe", "mock"] | None = None
+) -> None:
+    wanted: Any = backend or os.environ.get("ZE_IPC_TEST_BACKEND", "mock")
+    state["device"] = ze_ipc.open_device(wanted, device)
 
 
 def open_view(
@@ -104,3 +112,28 @@ def wrong_stamps(state: State, objects: int, size: int) -> list[int]:
         for index in range(0, objects, 100)
         if device.read(view.ptr + index * size + 8, 8) != index.to_bytes(8, "little")
     ]
+
+
+def gpu_copy(state: State, dst: int, src: int, size: int) -> None:
+    """Copy within the view on a copy engine; offsets."""
+    view = state["view"]
+    state["device"].copy(view.ptr + dst, view.ptr + src, size)
+
+
+def cpu_view(state: State, at: int, size: int, data: bytes = b"") -> bytes:
+    """Bytes of the view as the CPU sees them, and then what is written there the same way."""
+    with memoryview(state["view"]) as window:
+        seen = bytes(window[at : at + size])
+        if data:
+            window[at : at + len(data)] = data
+    return seen
+
+
+def open_again(state: State, handle: bytes) -> None:
+    """A second device of its own in the same process, and the view on it."""
+    first = state["device"]
+    with (
+        ze_ipc.open_device(first.backend) as device,
+        device.open_ipc_handle(handle, timeout=20.0) as view,
+    ):
+        state["seen"] = device.read(view.ptr, view.size)

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
+from ze_ipc.backend import IpcPath
 from ze_ipc.level_zero.table import Table
 
 RANGE_EXTENSION = "ZE_extension_ipc_phys_mem_handle_range"
-Way = Literal["native", "emulated", "unsupported"]
 
 _NATIVE = ("MemGetIpcHandleWithProperties", "MemOpenIpcHandle", "MemCloseIpcHandle")
 _EMULATED = ("PhysicalMemGetProperties", "PhysicalMemCreate", "VirtualMemMap")
-
-
-@dataclass(frozen=True, slots=True)
-class IpcPath:
-    """The way that will be used."""
-
-    way: Way
-    reason: str
 
 
 def decide(table: Table, extensions: Mapping[str, int]) -> IpcPath:

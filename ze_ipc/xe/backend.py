@@ -9,7 +9,7 @@ from array import array
 from typing import Literal
 
 from ze_ipc._xe import lib
-from ze_ipc.backend import DeviceInfo, OpenTimings, Placement, UsmKind
+from ze_ipc.backend import DeviceInfo, IpcPath, OpenTimings, Placement, UsmKind
 from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
 from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
@@ -37,6 +37,7 @@ class XeBackend:
     """One open xe device with one address space; implements ``ze_ipc.backend.Backend``."""
 
     name: Literal["xe", "level_zero"] = "xe"
+    ipc_path = IpcPath("emulated", "the kernel driver shares objects, one dma-buf each")
 
     def __init__(self, device: Device, facts: Facts, pci_address: str, is_mock: bool) -> None:
         """Takes over the device, and closes it when this fails."""

@@ -1,0 +1,44 @@
+"""This checkout's package in the root, with its tests: Level Zero's real driver under it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from real_stack import wheels
+from real_stack.root import Root
+
+TESTS = Path(__file__).resolve().parents[2] / "tests"
+PLACE = "/opt/ze-ipc-package"
+IGNORED = shutil.ignore_patterns("__pycache__", ".*")
+
+
+def install(root: Root) -> None:
+    """Copy what is installed here: the Python of the checkout, and what was compiled for it."""
+    import ze_ipc
+    from ze_ipc import _ze
+
+    wheels.install(root, wheels.OWN_WHEELS, wheels.OWN_ENVIRONMENT)
+    place = root.path / PLACE.lstrip("/")
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(Path(ze_ipc.__file__).parent, place / "ze_ipc", ignore=IGNORED)
+    for compiled in Path(_ze.__file__).parent.glob("*.so"):
+        shutil.copy(compiled, place / "ze_ipc")
+    for name in ("helpers", "level_zero"):
+        shutil.copytree(TESTS / name, place / "tests" / name, ignore=IGNORED)
+    shutil.copy(TESTS / "conftest.py", place / "tests")
+
+
+def pytest(*arguments: str) -> tuple[str, ...]:
+    """The command that runs some of the tests there."""
+    options = ("-q", "-c", "/dev/null", f"--rootdir={PLACE}/tests", "--import-mode=importlib")
+    python = f"{wheels.OWN_ENVIRONMENT}/bin/python"
+    return (python, "-m", "pytest", "-p", "no:cacheprovider", *options, *arguments)
+
+
+ENVIRONMENT = {
+    "PYTHONPATH": f"{PLACE}:{PLACE}/tests",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # A run in which everything is skipped proves nothing.
+    "ZE_IPC_TEST_REQUIRE": "level_zero",
+}
