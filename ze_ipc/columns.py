@@ -103,13 +103,17 @@ class Columns:
         must touch.
         """
         rows = self.rows(0, len(self))
-        if len(rows):
-            before = start - rows.starts[0]
-            if before > 0:
-                rows.starts[0] = start
-                rows.offsets[0] += before
-            rows.ends[-1] = min(rows.ends[-1], end)
+        rows.clip(start, end)
         return rows
+
+    def clip(self, start: int, end: int) -> None:
+        """clipped() in place."""
+        if len(self):
+            before = start - self.starts[0]
+            if before > 0:
+                self.starts[0] = start
+                self.offsets[0] += before
+            self.ends[-1] = min(self.ends[-1], end)
 
     def first_hole(self, start: int, end: int) -> tuple[int, int] | None:
         """The lowest ``[from, to)`` in ``[start, end)`` that no row has, or None; to is where the

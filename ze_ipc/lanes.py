@@ -47,6 +47,22 @@ def all_below_limit(lanes: int, count: int) -> bool:
     return none_has_bits(lanes, _TOP, count)
 
 
+def strictly_ascending(values: array[int]) -> bool:
+    """Whether every element is greater than the one before, so that none comes twice; all must be
+    below LIMIT, else it is False.
+    """
+    count = len(values)
+    lanes = wide(values)
+    if not all_below_limit(lanes, count):
+        return False
+    if count < 2:
+        return True
+    later, earlier = lanes >> 64, lanes & ((1 << 64 * (count - 1)) - 1)
+    if sys.byteorder != "little":
+        later, earlier = earlier, later
+    return all_at_least(later, earlier + repeat(1, count - 1), count - 1)
+
+
 def all_at_least(lanes: int, bounds: int, count: int) -> bool:
     """Whether every element is >= its bound; all of both must be below LIMIT."""
     tops = repeat(_TOP, count)

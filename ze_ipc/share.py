@@ -65,6 +65,7 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
         raw = connection.manifest(device._backend.receive_bytes)
         manifest = manifests.parse(raw)
         digest = manifests.digest(raw)
+        del raw  # 29 bytes an extent
         timings.describing = clock.step()
         how: str = connection.transport
         if held is None:

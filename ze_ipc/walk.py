@@ -29,7 +29,8 @@ def walk(table: MappingTable, ptr: int, size: int, page_size: int) -> Columns:
         )
     rows = table.window(ptr, size)
     _refuse_hole("get_ipc_handle", rows, ptr, end)
-    return rows.clipped(ptr // page_size * page_size, -(-end // page_size) * page_size)
+    rows.clip(ptr // page_size * page_size, -(-end // page_size) * page_size)
+    return rows
 
 
 def extents_of(table: MappingTable, ptr: int, size: int, call: str = "") -> Columns:

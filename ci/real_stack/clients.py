@@ -6,13 +6,17 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from real_stack import package, wheels
 from real_stack.root import Broken, Result, Root
 
 SOURCES = Path(__file__).resolve().parents[2] / "tests/real"
-RIGHT, WRONG = 0, 1
+# Where this checkout's programs go in the root, which other checkouts use, too.
+PROGRAMS = f"/opt/ze-ipc-tests/{sha256(str(SOURCES).encode()).hexdigest()[:8]}"
+# Exit codes. WRONG is none that a shell or an uncaught exception ends with.
+RIGHT, WRONG = 0, 3
 # Every case runs twice: as it is, and with nothing copied or filled, when all checks must go red.
 CONTROLS: tuple[tuple[int, tuple[str, ...]], ...] = ((RIGHT, ()), (WRONG, ("--sabotage",)))
 CFLAGS = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wshadow")
@@ -43,13 +47,13 @@ class Client:
 
 
 def compile_in(root: Root, name: str, sources: Sequence[str], flags: Sequence[str]) -> None:
-    """Compile SOURCES of tests/real in the root to /opt/ze-ipc-tests/NAME."""
+    """Compile SOURCES of tests/real in the root to PROGRAMS/NAME."""
     inside = root.with_binds((SOURCES, "/mnt/real"))
     place = _place(root)
     files = [f"/mnt/real/{path.relative_to(SOURCES)}" for s in sources for path in _glob(s)]
     # Aside first: another run may be using the program.
     aside = f"{name}.{os.getpid()}"
-    command = ["gcc", *CFLAGS, "-o", f"/opt/ze-ipc-tests/{aside}", *files, *flags]
+    command = ["gcc", *CFLAGS, "-o", f"{PROGRAMS}/{aside}", *files, *flags]
     result = inside.run(command, limit=120)
     if not result.ok:
         raise Broken(f"{name} does not compile in the root:\n{result.output}")
@@ -63,7 +67,7 @@ def run_case(root: Root, case: Case, env: Mapping[str, str]) -> tuple[bool, Resu
 
 
 def _place(root: Root) -> Path:
-    place = root.path / "opt/ze-ipc-tests"
+    place = root.path / PROGRAMS.lstrip("/")
     place.mkdir(parents=True, exist_ok=True)
     return place
 
@@ -76,7 +80,7 @@ def _glob(pattern: str) -> list[Path]:
 
 
 def _neo_cases() -> tuple[Case, ...]:
-    program = "/opt/ze-ipc-tests/neo"
+    program = f"{PROGRAMS}/neo"
     cases = []
     for name in ("devices", "usm", "copy", "fill", "vmm", "peer"):
         for code, extra in CONTROLS:
@@ -107,7 +111,7 @@ def _build_umf(root: Root) -> None:
 
 
 def _umf_cases() -> tuple[Case, ...]:
-    program = "/opt/ze-ipc-tests/umf"
+    program = f"{PROGRAMS}/umf"
     return tuple(
         Case("umf", _label(pool, code), (program, pool, *extra), code)
         for pool in ("proxy", "disjoint")
@@ -146,7 +150,7 @@ ADAPTER_PROFILES = {"V1": ("bmg", "lnl"), "V2": ("bmg",)}
 
 
 def _ur_cases() -> tuple[Case, ...]:
-    program = "/opt/ze-ipc-tests/ur"
+    program = f"{PROGRAMS}/ur"
     # Only the second adapter shares physical memory.
     verbs = {"V1": ("virtual", "usm-ipc"), "V2": ("virtual", "usm-ipc", "physical-ipc")}
     return tuple(
@@ -170,7 +174,7 @@ def _build_sycl(root: Root) -> None:
 
 
 def _sycl_cases() -> tuple[Case, ...]:
-    program = (f"{wheels.ENVIRONMENT}/bin/python", "/opt/ze-ipc-tests/copies.py")
+    program = (f"{wheels.ENVIRONMENT}/bin/python", f"{PROGRAMS}/copies.py")
     # Above this the second adapter's driver copies within the device by a kernel.
     largest = {"V1": "1000000000", "V2": "8192"}
     common = {"ONEAPI_DEVICE_SELECTOR": "level_zero:gpu"}
@@ -194,7 +198,7 @@ def _build_vulkan(root: Root) -> None:
 
 
 def _vulkan_cases() -> tuple[Case, ...]:
-    program = "/opt/ze-ipc-tests/vulkan"
+    program = f"{PROGRAMS}/vulkan"
     env = {"VK_LOADER_DRIVERS_SELECT": "intel_icd*"}
     return tuple(
         Case("vulkan", _label(verb, code), (program, verb, *extra), code, env)
@@ -209,13 +213,14 @@ def _ze_ipc_cases() -> tuple[Case, ...]:
     tests = package.pytest(f"{package.PLACE}/tests/level_zero")
     demo = (python, "-m", "ze_ipc", "demo", "--backend", "level_zero", "--objects", "300")
     doctor = (python, "-m", "ze_ipc", "doctor", "--backend", "level_zero", "--selftest")
+    failed = 1  # of pytest, and of every verb
     nothing = {**env, "ZE_ENABLE_ALT_DRIVERS": "/no/such/driver.so"}
     return (
         Case("ze_ipc", "ranges through Level Zero", tests, env=env, limit=400.0),
-        Case("ze_ipc", "the same without a driver", tests, WRONG, nothing),
+        Case("ze_ipc", "the same without a driver", tests, failed, nothing),
         Case("ze_ipc", "demo", demo, env=env),
         Case("ze_ipc", "doctor", doctor, env=env),
-        Case("ze_ipc", "doctor without a driver", doctor, WRONG, nothing),
+        Case("ze_ipc", "doctor without a driver", doctor, failed, nothing),
     )
 
 

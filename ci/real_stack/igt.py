@@ -33,6 +33,7 @@ BINARIES = (
     "xe_exec_queue_property",
     "xe_dma_buf_sync",
     "xe_drm_fdinfo",
+    "xe_exec_balancer",
     "syncobj_basic",
     "syncobj_wait",
     "syncobj_timeline",

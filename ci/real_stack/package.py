@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 from real_stack import wheels
 from real_stack.root import Root
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
-PLACE = "/opt/ze-ipc-package"
+# Where this checkout is put in the root, which other checkouts use, too.
+PLACE = f"/opt/ze-ipc-package-{sha256(str(TESTS).encode()).hexdigest()[:8]}"
 IGNORED = shutil.ignore_patterns("__pycache__", ".*")
 
 
@@ -18,7 +20,7 @@ def install(root: Root) -> None:
     import ze_ipc
     from ze_ipc import _ze
 
-    wheels.install(root, wheels.OWN_WHEELS, wheels.OWN_ENVIRONMENT)
+    wheels.install(root, wheels.OWN_WHEELS)
     place = root.path / PLACE.lstrip("/")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(Path(ze_ipc.__file__).parent, place / "ze_ipc", ignore=IGNORED)

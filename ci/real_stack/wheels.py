@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 from debian_packages import cache_directory, locked
 from real_stack.root import Broken, Root, Unavailable
 
 WHEELS = ("dpctl==0.22.1", "umf==1.2.0")
-ENVIRONMENT = "/opt/ze-ipc-clients"
 OWN_WHEELS = ("cffi", "psutil", "pyelftools", "rich", "pytest", "pytest-timeout", "hypothesis")
-OWN_ENVIRONMENT = "/opt/ze-ipc-python"
-"""For this package and its tests, with what they need."""
+"""What this package and its tests need."""
+
+
+def environment_of(names: tuple[str, ...]) -> str:
+    """Another set of wheels is another environment: checkouts share the root."""
+    return f"/opt/ze-ipc-clients-{sha256(' '.join(names).encode()).hexdigest()[:8]}"
+
+
+ENVIRONMENT = environment_of(WHEELS)
+OWN_ENVIRONMENT = environment_of(OWN_WHEELS)
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
 
 
-def install(root: Root, names: tuple[str, ...] = WHEELS, environment: str = ENVIRONMENT) -> str:
+def install(root: Root, names: tuple[str, ...] = WHEELS) -> str:
     """Put wheels into a virtual environment of the root, once; returns its directory there."""
+    environment = environment_of(names)
     wanted = " ".join(names) + "\n"
     stamp = root.path / environment.lstrip("/") / ".ze-ipc-wheels"
     with locked(root.path.with_name(root.path.name + ".wheels.lock")):

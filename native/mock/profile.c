@@ -19,10 +19,18 @@ static const struct pat_entry xe2_pat[32] = {
     [30] = COHERENT,   [31] = COHERENT,
 };
 
-static const struct drm_xe_engine_class_instance xe2_engines[] = {
+static const struct drm_xe_engine_class_instance lnl_engines[] = {
     {DRM_XE_ENGINE_CLASS_RENDER, 0, 0, 0},        {DRM_XE_ENGINE_CLASS_COPY, 0, 0, 0},
     {DRM_XE_ENGINE_CLASS_COMPUTE, 0, 0, 0},       {DRM_XE_ENGINE_CLASS_VIDEO_DECODE, 0, 1, 0},
     {DRM_XE_ENGINE_CLASS_VIDEO_ENHANCE, 0, 1, 0},
+};
+
+/* Two of each media engine: with them queues of several placements and widths are possible. */
+static const struct drm_xe_engine_class_instance bmg_engines[] = {
+    {DRM_XE_ENGINE_CLASS_RENDER, 0, 0, 0},        {DRM_XE_ENGINE_CLASS_COPY, 0, 0, 0},
+    {DRM_XE_ENGINE_CLASS_COMPUTE, 0, 0, 0},       {DRM_XE_ENGINE_CLASS_VIDEO_DECODE, 0, 1, 0},
+    {DRM_XE_ENGINE_CLASS_VIDEO_DECODE, 1, 1, 0},  {DRM_XE_ENGINE_CLASS_VIDEO_ENHANCE, 0, 1, 0},
+    {DRM_XE_ENGINE_CLASS_VIDEO_ENHANCE, 1, 1, 0},
 };
 
 static const struct drm_xe_gt bmg_gts[] = {
@@ -96,8 +104,8 @@ static const struct profile profiles[] = {
         .vram_size = GIB(8),
         .system_size = GIB(16),
         .max_deferred_binds = 1024,
-        .engines = xe2_engines,
-        .num_engines = ARRAY_SIZE(xe2_engines),
+        .engines = bmg_engines,
+        .num_engines = ARRAY_SIZE(bmg_engines),
         .gts = bmg_gts,
         .num_gts = ARRAY_SIZE(bmg_gts),
         .hwconfig = hwconfig,
@@ -122,8 +130,8 @@ static const struct profile profiles[] = {
         .pat = xe2_pat,
         .system_size = GIB(16),
         .max_deferred_binds = 512,
-        .engines = xe2_engines,
-        .num_engines = ARRAY_SIZE(xe2_engines),
+        .engines = lnl_engines,
+        .num_engines = ARRAY_SIZE(lnl_engines),
         .gts = lnl_gts,
         .num_gts = ARRAY_SIZE(lnl_gts),
         .hwconfig = hwconfig,

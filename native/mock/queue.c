@@ -214,11 +214,11 @@ void queue_kill(struct exec_queue *queue)
     user_fence_written(queue->dev); /* whoever waits with this queue learns that it is gone */
 }
 
-/* Engine time used so far, the running batch included. */
+/* Engine time used so far, the running batch included. All engines of a wide queue are busy together. */
 static uint64_t queue_ticks(struct exec_queue *queue)
 {
     uint64_t began = atomic_load(&queue->batch_began);
-    return atomic_load(&queue->ticks) + (began ? streamer_ticks() - began : 0);
+    return (atomic_load(&queue->ticks) + (began ? streamer_ticks() - began : 0)) * queue->width;
 }
 
 void queue_file_ticks(struct drm_file *file, uint64_t ticks[ENGINE_CLASSES])

@@ -370,3 +370,19 @@ void tree_pci_address(int device, char *address, size_t size)
     if (slash && strlen(slash + 1) < size)
         strcpy(address, slash + 1);
 }
+
+const char *tree_child(int dirfd)
+{
+    static const char *const children[][2] = {
+        {"/dev", "dri"},       {"/sys/class", "drm"}, {"/sys/bus", "pci"}, {"/sys/devices", "pci0000:00"},
+        {"/sys/module", "xe"},
+    };
+    char link[32], path[32];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd);
+    ssize_t length = REAL(readlink)(link, path, sizeof(path));
+    for (size_t i = 0; length > 0 && i < sizeof(children) / sizeof(children[0]); i++) {
+        if (strlen(children[i][0]) == (size_t)length && !memcmp(children[i][0], path, (size_t)length))
+            return children[i][1];
+    }
+    return NULL;
+}

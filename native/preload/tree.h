@@ -40,5 +40,7 @@ void tree_patch_stat(struct stat *st);
 long tree_filesystem(const struct stat *st);
 /* Take the root off an absolute path of `length` bytes in place; the new length. */
 size_t tree_strip(char *path, size_t length);
+/* The name of the redirected directory in a native one that holds it by path only; NULL: none. */
+const char *tree_child(int dirfd);
 /* "dddd:bb:dd.f" of a device, as its sysfs directory is named; untouched if the tree does not say. */
 void tree_pci_address(int device, char *address, size_t size);

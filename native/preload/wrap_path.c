@@ -391,23 +391,3 @@ char *wrap_getcwd(char *buffer, size_t size)
 {
     return stripped(REAL(getcwd)(buffer, size));
 }
-
-/* ---- directories ---- */
-
-DIR *wrap_opendir(const char *path)
-{
-    ON_TARGET(DIR *, NULL, AT_FDCWD, path, REAL(opendir)(t.path));
-    return result;
-}
-
-int wrap_scandir(const char *path, struct dirent ***list, int (*filter)(const struct dirent *),
-                 int (*compare)(const struct dirent **, const struct dirent **))
-{
-    SIMPLE(AT_FDCWD, path, REAL(scandir)(t.path, list, filter, compare));
-}
-
-int wrap_scandir64(const char *path, struct dirent ***list, int (*filter)(const struct dirent *),
-                   int (*compare)(const struct dirent **, const struct dirent **))
-{
-    SIMPLE(AT_FDCWD, path, REAL(scandir64)(t.path, list, filter, compare));
-}

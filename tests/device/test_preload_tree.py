@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,19 @@ def test_a_gpu_is_found_by_every_path() -> None:
         assert shell("cd /dev/dri && cd ../../sys && pwd", env) == "/sys\n"
         assert shell("cd /sys/class/drm/card0 && pwd -P", env) == f"{device}/drm/card0\n"
         assert shell("stat -c %F /dev/dri/../null", env) == "character special file\n"
+
+
+def test_directories_above_list_the_tree() -> None:
+    script = "ls /dev /sys/class; find /dev /sys/class /sys/bus -maxdepth 1 -name d* -o -name pci"
+    with mock_run.environment() as variables:
+        env = {**os.environ, **variables}
+        listed = shell(f"set -f; {script}", env).split()
+        for name in ("dri", "drm", "/dev/dri", "/sys/class/drm", "/sys/bus/pci"):
+            assert listed.count(name) == 1, name
+        nodes = shell("find /sys/class/drm/ /dev/dri -name 'renderD*'", env).split()
+        assert nodes == ["/sys/class/drm/renderD128", "/dev/dri/renderD128"]
+        again = "import os; print(*(os.listdir(p).count(n) for p, n in [('/dev', 'dri')] * 40))"
+        assert shell(f'{sys.executable} -c "{again}"', env).split() == ["1"] * 40
 
 
 def test_the_tree_goes_with_the_environment() -> None:

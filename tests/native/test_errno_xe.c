@@ -430,7 +430,7 @@ static void query_rows(int fd)
         uint32_t query, size;
         int error;
     } rows[] = {
-        {DRM_XE_DEVICE_QUERY_ENGINES, 8 + 32 * 5, 0}, {DRM_XE_DEVICE_QUERY_MEM_REGIONS, 8 + 88 * 2, 0},
+        {DRM_XE_DEVICE_QUERY_ENGINES, 8 + 32 * 7, 0}, {DRM_XE_DEVICE_QUERY_MEM_REGIONS, 8 + 88 * 2, 0},
         {DRM_XE_DEVICE_QUERY_CONFIG, 48, 0},          {DRM_XE_DEVICE_QUERY_GT_LIST, 8 + 96 * 2, 0},
         {DRM_XE_DEVICE_QUERY_HWCONFIG, 180, 0},       {DRM_XE_DEVICE_QUERY_GT_TOPOLOGY, 96, 0},
         {DRM_XE_DEVICE_QUERY_ENGINE_CYCLES, 40, 0},   {DRM_XE_DEVICE_QUERY_UC_FW_VERSION, 32, 0},

@@ -164,6 +164,51 @@ static void test_destroyed_jobs_signal(void)
     tear_down();
 }
 
+/* Two engines at once, each with a batch of its own; and one of two, whichever. */
+static void test_wide(void)
+{
+    set_up(0);
+    struct drm_xe_engine_class_instance engines[2] = {
+        {.engine_class = DRM_XE_ENGINE_CLASS_VIDEO_DECODE, .engine_instance = 0, .gt_id = 1},
+        {.engine_class = DRM_XE_ENGINE_CLASS_VIDEO_DECODE, .engine_instance = 1, .gt_id = 1},
+    };
+    struct drm_xe_exec_queue_create create = {
+        .width = 2, .num_placements = 1, .vm_id = vm, .instances = (uint64_t)engines};
+    uint32_t done = test_syncobj(fd, 0);
+    struct drm_xe_sync out = SIGNAL_SYNCOBJ(done);
+    const uint64_t batches[2] = {BATCH, BATCH + 0x1000};
+    WRITE_BATCH(batch, STORE_DWORD(DATA, 1), BATCH_END);
+    WRITE_BATCH(batch + 0x1000, STORE_DWORD(DATA + 4, 2), BATCH_END);
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC_QUEUE_CREATE, &create), 0);
+    struct drm_xe_exec exec = {.exec_queue_id = create.exec_queue_id,
+                               .num_syncs = 1,
+                               .syncs = (uint64_t)&out,
+                               .address = (uint64_t)batches,
+                               .num_batch_buffer = 1};
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC, &exec), -EINVAL);
+    exec.num_batch_buffer = 2;
+    exec.address = 8;
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC, &exec), -EFAULT);
+    exec.address = (uint64_t)batches;
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC, &exec), 0);
+    CHECK_EQUAL(test_wait(fd, done, 20 * SECOND), 0);
+    CHECK_EQUAL(data[0], 1);
+    CHECK_EQUAL(data[1], 2);
+    create.width = 1;
+    create.num_placements = 2;
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC_QUEUE_CREATE, &create), 0);
+    CHECK_EQUAL(test_exec(fd, create.exec_queue_id, BATCH, NULL, 0), 0);
+    engines[1].engine_class = DRM_XE_ENGINE_CLASS_VIDEO_ENHANCE;
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC_QUEUE_CREATE, &create), -EINVAL);
+    /* Side by side and in order. */
+    create.width = 2;
+    create.num_placements = 1;
+    engines[1] = engines[0];
+    engines[0].engine_instance = 1;
+    CHECK_EQUAL(xe_mock_ioctl(fd, DRM_IOCTL_XE_EXEC_QUEUE_CREATE, &create), -EINVAL);
+    tear_down();
+}
+
 /* Without a batch the out-syncs follow the job before. */
 static void test_no_batch(void)
 {
@@ -343,6 +388,7 @@ int main(int argc, char **argv)
     test_kill();
     test_destroyed_jobs_signal();
     test_no_batch();
+    test_wide();
     test_too_many_jobs();
     test_bans();
     test_timeout();

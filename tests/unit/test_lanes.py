@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,3 +53,10 @@ def test_all_at_least(pairs: list[tuple[int, int]]) -> None:
 @given(u64 | EDGES, st.integers(0, 5))
 def test_repeat(value: int, count: int) -> None:
     assert list(lanes.column(lanes.repeat(value, count), count)) == [value] * count
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.booleans())
+def test_strictly_ascending(values: list[int], in_order: bool) -> None:
+    column = array("Q", sorted(values) if in_order else values)
+    expected = all(a < b for a, b in pairwise(column)) and all(v < lanes.LIMIT for v in column)
+    assert lanes.strictly_ascending(column) == expected

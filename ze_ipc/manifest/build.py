@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from itertools import compress
 
+from ze_ipc import lanes
 from ze_ipc.columns import Columns
 from ze_ipc.errors import UnsupportedSize
 from ze_ipc.manifest.model import MAX_EXTENTS, VA_PHASE_SIZE, Manifest
@@ -27,8 +28,13 @@ def build(
     Every object appears once; neighbours that continue each other in object, offset and access
     become one extent. ``object_sizes`` is the backend's.
     """
-    distinct = dict.fromkeys(rows.objects)
-    if len(distinct) == len(rows):
+    distinct: dict[int, None] = {}
+    # A dict of a million objects takes much more room than all else here: only where one may come
+    # twice, which new handles, given in order, do not.
+    ascending = len(rows) > 1 and lanes.strictly_ascending(rows.objects)
+    if not ascending:
+        distinct = dict.fromkeys(rows.objects)
+    if ascending or len(distinct) == len(rows):
         objects = rows.objects[:]
         indices = array("I", range(len(rows)))
     else:

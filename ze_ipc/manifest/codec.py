@@ -71,10 +71,10 @@ def encode(manifest: Manifest) -> bytes:
         _little_endian(manifest.object_indices),
         manifest.access,
     )
-    body = b"".join(columns)
     hashed = sha256(header)
-    hashed.update(body)
-    return b"".join((header, hashed.digest(), body))
+    for column in columns:
+        hashed.update(column)
+    return b"".join((header, hashed.digest(), *columns))
 
 
 def parse(data: bytes | bytearray | memoryview) -> Manifest:

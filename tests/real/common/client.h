@@ -15,7 +15,7 @@
 void must(ze_result_t result, const char *call, const char *file, int line);
 
 /* Exit codes: the bytes were right, were wrong, could not be looked at. */
-enum verdict { RIGHT = 0, WRONG = 1, BROKEN = 2 };
+enum verdict { RIGHT = 0, WRONG = 3, BROKEN = 2 };
 
 struct gpu {
     ze_driver_handle_t driver;
