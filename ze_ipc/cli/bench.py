@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ze_ipc.cli import arguments as types
+from ze_ipc.cli import bench_plot
 from ze_ipc.cli.bench_run import STEPS, Target, measure
 from ze_ipc.open_device import open_device
 
@@ -47,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 0 when every row was measured."""
+    if arguments.plot:
+        bench_plot.check(arguments.plot)
     counts = list(arguments.objects or COUNTS) + ([HUGE] if arguments.huge else [])
     with open_device(arguments.backend) as device:
         target = Target.of(device)
@@ -59,9 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         rows.append(row)
     if arguments.plot:
-        from ze_ipc.cli.bench_plot import plot
-
-        plot(rows, heading, arguments.plot)
+        bench_plot.plot(rows, heading, arguments.plot)
     if arguments.json:
         print(json.dumps({"device": heading, "rows": rows}))
     else:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ze_ipc.errors import UnsupportedFeature
+from ze_ipc.errors import InvalidArgument, UnsupportedFeature
 
 OURS, YARDSTICK, GRID = "#0068b5", "#8a8f98", "#e3e6ea"
 
 
+def check(path: Path) -> None:
+    """Raise what plot() would raise, before anything is measured."""
+    if path.suffix not in (".svg", ".png"):
+        raise InvalidArgument(f"--plot draws .svg and .png, not {path.name}", call="ze-ipc bench")
+    if find_spec("matplotlib") is None:
+        raise UnsupportedFeature("--plot needs matplotlib", hint="pip install 'ze_ipc[plot]'")
+
+
 def plot(rows: list[dict[str, Any]], heading: str, path: Path) -> None:
     """Write an SVG or PNG; needs matplotlib (``pip install ze_ipc[plot]``)."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-    except ImportError:
-        raise UnsupportedFeature(
-            "--plot needs matplotlib", hint="pip install 'ze_ipc[plot]'"
-        ) from None
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
     counts = [row["objects"] for row in rows]
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
