@@ -42,6 +42,7 @@ def plot(rows: list[dict[str, Any]], heading: str, path: Path) -> None:
             ha="center",
             color=OURS,
         )
+    axes.margins(x=0.06, y=0.12)
     axes.set_xscale("log")
     axes.set_yscale("log")
     plain = FuncFormatter(lambda value, _: f"{value:,.10g}")
