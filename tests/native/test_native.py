@@ -90,7 +90,7 @@ def run_program(
     ]
     subprocess.run(command, check=True, timeout=300)
     done = subprocess.run(
-        [str(program), *arguments], capture_output=True, text=True, timeout=110, check=False
+        [str(program), *arguments], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
