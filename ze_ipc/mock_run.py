@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import importlib.util
 import json
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -26,6 +28,9 @@ from ze_ipc.errors import AccessDenied, InvalidArgument, KernelError, Unsupporte
 from ze_ipc.mock_tree import MAX_DEVICES, PLATFORMS, build_tree
 
 LIBRARY = "libxe_mock.so"
+_PREFIX = "ze-ipc-run-"
+_STALE_SECONDS = 3600
+"""A directory that is younger is left alone: it may not have been locked yet by who made it."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
@@ -89,12 +94,17 @@ def environment(
     root: str | os.PathLike[str] | None = None,
 ) -> Iterator[dict[str, str]]:
     """What prepare() gives, in a directory that is removed at the end of the with block."""
-    directory = Path(tempfile.mkdtemp(prefix="ze-ipc-run-", dir=_base(root)))
+    base = _base(root)
+    _sweep(base)
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         directory.chmod(0o755)  # programs that drop their privileges still need it
         yield prepare(directory, devices, profile, vram, root)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
 
 
 def run(
@@ -122,6 +132,24 @@ def run(
         if root is None:
             return _run_here(list(command), variables)
         return _run_in_root(list(command), variables, os.fspath(root))
+
+
+def _sweep(base: Path) -> None:
+    """Remove what runs left behind that were killed: nobody holds the lock any more."""
+    for directory in base.glob(f"{_PREFIX}*"):
+        try:
+            lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            facts = os.fstat(lock)
+            if facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > _STALE_SECONDS:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(directory, ignore_errors=True)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(lock)
 
 
 def _base(root: str | os.PathLike[str] | None) -> Path:

@@ -30,6 +30,23 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     assert list(base.iterdir()) == []
 
 
+def test_directories_of_killed_runs_go(tmp_path: Path) -> None:
+    base = tmp_path / "runs"
+    long_ago = time.time() - 5000
+    with mock_run.environment() as running:
+        kept = Path(running["ZE_IPC_MOCK_ROOT"]).parent
+        dead, new = base / "ze-ipc-run-dead", base / "ze-ipc-run-new"
+        for directory in (dead, new):
+            (directory / "tree").mkdir(parents=True)
+        for directory in (dead, kept):
+            os.utime(directory, (long_ago, long_ago))
+        with mock_run.environment():
+            assert set(base.iterdir()) >= {kept, new}
+            assert not dead.exists()
+    new.joinpath("tree").rmdir()
+    new.rmdir()
+
+
 def test_exit_status() -> None:
     assert mock_run.run(["sh", "-c", "exit 3"]) == 3
     assert mock_run.run(["sh", "-c", "kill -9 $$"]) == 128 + 9
