@@ -14,8 +14,10 @@ class Limits:
     """Connections that have not made their request yet."""
     handshake_seconds: float = 2.0
     """Time for that."""
+    heard: int = 256
+    """Peers that were answered at once and have not said yet that they hold the range."""
     last_word_seconds: float = 10.0
-    """Time for a peer that was answered at once to say that it holds the range."""
+    """Time for that."""
     threads: int = 64
     """Opens served at once."""
     threads_a_peer: int = 8
@@ -39,6 +41,7 @@ class Limits:
             return cls()
         return cls(
             pending=max(8, min(cls().pending, soft // 8)),
+            heard=max(8, min(cls().heard, soft // 32)),
             threads=max(8, min(cls().threads, soft // 8)),
             queued=max(32, min(cls().queued, soft // 4)),
             watched=min(cls().watched, soft // 8),

@@ -134,7 +134,7 @@ class Listener:
         ``hear(False)`` when that takes too long. False: too many are expected already. On the
         thread only; the socket stays the caller's, who may close it in ``hear``.
         """
-        if len(self._expected) >= self._limits.queued:
+        if len(self._expected) >= self._limits.heard:
             return False
         deadline = time.monotonic() + self._limits.last_word_seconds
         self._expected[sock] = deadline, hear
@@ -142,12 +142,14 @@ class Listener:
         return True
 
     def _hear(self, sock: socket.socket) -> None:
-        if (entry := self._expected.get(sock)) is None:
-            return
-        if entry[1](True):
-            del self._expected[sock]
-        else:
+        if (entry := self._expected.pop(sock, None)) is not None and not entry[1](True):
+            self._expected[sock] = entry
             self._watch_once(sock, partial(self._hear, sock))
+
+    def _hear_no_more(self, sock: socket.socket) -> None:
+        _, hear = self._expected.pop(sock)
+        self._unwatch(sock.fileno())
+        hear(False)
 
     def want_tick(self) -> None:
         """Have the tick called again some time; on the thread only."""
@@ -214,12 +216,10 @@ class Listener:
             _log.debug("peer %s made no request in time", pending.peer)
             self._drop(sock)
         while self._expected:
-            sock, (deadline, hear) = next(iter(self._expected.items()))
+            sock, (deadline, _) = next(iter(self._expected.items()))
             if deadline > now:
                 break
-            del self._expected[sock]
-            self._unwatch(sock.fileno())
-            self._guarded(partial(hear, False))
+            self._guarded(partial(self._hear_no_more, sock))
         if self._resume_at is not None and self._resume_at <= now:
             self._resume_at = None
             self._guarded(self._resume_accepting)

@@ -119,6 +119,31 @@ def test_a_last_word_that_is_none(broker: Broker, word: bytes) -> None:
     assert export.events == []
 
 
+def test_an_export_that_fails_in_the_end(broker: Broker) -> None:
+    """It costs neither the thread nor the deadline of others."""
+
+    class Broken(FakeExport):
+        @property
+        def size(self) -> int:
+            if self.at_once:
+                raise RuntimeError("an export that fails")
+            return 0
+
+        @size.setter
+        def size(self, value: int) -> None:
+            """Taken, and not given back."""
+
+    broken = Broken(1)
+    handle = serve(broker, broken)
+    assert open_at_once(handle, 1)[2]
+    assert eventually(lambda: not broker._running())
+    time.sleep(0.4)  # past the deadline of a last word
+    assert not broker._heard
+    good = FakeExport(1)
+    assert open_at_once(serve(broker, good), 1)[2]
+    good.wait_for("opened")
+
+
 def test_the_broker_ends_before_the_last_word() -> None:
     export = FakeExport(1)
     with Broker() as broker:
@@ -146,7 +171,7 @@ def test_revoked_with_interrupt(broker: Broker) -> None:
 def test_many_that_say_nothing_cost_nobody_else() -> None:
     """Beyond a bounded number, the peers that were answered wait for a thread like all others."""
     export = FakeExport(1)
-    with Broker(limits=Limits(queued=3, threads=2, threads_a_peer=2)) as broker:
+    with Broker(limits=Limits(heard=3, threads=2, threads_a_peer=2)) as broker:
         handle = serve(broker, export)
         silent = [connect(handle, time.monotonic() + 5) for _ in range(4)]
         for connection in silent:
