@@ -83,12 +83,35 @@ class CpuMapping(Protocol):
     def close(self) -> None: ...
 
 
+class NativeRanges(Protocol):
+    """Ranges that a driver shares by itself, by handles of its own."""
+
+    def export(self, ptr: int, size: int) -> bytes:
+        """A handle of ``[ptr, ptr + size)``: 64 bytes, which are the driver's."""
+        ...
+
+    def put(self, data: bytes) -> None:
+        """Give a handle back."""
+        ...
+
+    def open(self, data: bytes) -> tuple[int, int, int]:
+        """(address, bytes, object) of a handle: one object with one reference that stands for all
+        of it. unmap() of the whole closes it.
+        """
+        ...
+
+
 class Backend(Protocol):
     """One open device. Thread-safe; every failure raises a ZeIpcError and leaves nothing behind."""
 
     name: Literal["xe", "level_zero"]
     info: DeviceInfo
     ipc_path: IpcPath
+
+    @property
+    def native(self) -> NativeRanges | None:
+        """The driver's own way, where it has one."""
+        ...
 
     def create_object(self, size: int, placement: Placement) -> int:
         """A new physical memory object of ``size`` bytes (a multiple of the page size), with one

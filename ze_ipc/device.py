@@ -9,7 +9,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ze_ipc import arguments, share, transport
+from ze_ipc import arguments, native_range, share, transport
 from ze_ipc.broker import Broker
 from ze_ipc.cpu_access import CpuAccess
 from ze_ipc.errors import InvalidArgument, UnsupportedFeature, ZeIpcError
@@ -176,7 +176,10 @@ class Device(Owner):
         arguments.integer("Device.get_ipc_handle", "size", size)
         if self.ipc_path == "unsupported":
             raise UnsupportedFeature(self.ipc_path_reason, call="Device.get_ipc_handle")
+        native = self._backend.native
         with self._lock:
+            if native is not None:
+                return native_range.export_range(self, native, ptr, size)
             return share.export_range(self, ptr, size)
 
     def open_ipc_handle(
@@ -191,8 +194,12 @@ class Device(Owner):
         """
         self._enter("Device.open_ipc_handle")
         deadline = time.monotonic() + arguments.seconds("Device.open_ipc_handle", timeout)
-        fields = HandleFields.unpack(arguments.handle("Device.open_ipc_handle", data))
-        return share.open_range(self, fields, deadline)
+        raw = arguments.handle("Device.open_ipc_handle", data)
+        native = self._backend.native
+        if native is not None and native_range.is_native(raw):
+            with self._lock:
+                return native_range.open_range(self, native, raw)
+        return share.open_range(self, HandleFields.unpack(raw), deadline)
 
     def can_open(
         self, data: bytes | bytearray | memoryview | RangeHandle, timeout: float = 2.0
@@ -203,8 +210,12 @@ class Device(Owner):
         self._enter("Device.can_open")
         raw = arguments.handle("Device.can_open", data)
         deadline = time.monotonic() + arguments.seconds("Device.can_open", timeout)
+        native = self._backend.native
         try:
-            transport.probe(HandleFields.unpack(raw), deadline)
+            if native is not None and native_range.is_native(raw):
+                self.open_ipc_handle(raw).close()
+            else:
+                transport.probe(HandleFields.unpack(raw), deadline)
         except ZeIpcError as error:
             return OpenCheck(False, str(error), error)
         return OpenCheck(True, "")
@@ -372,13 +383,21 @@ class Device(Owner):
         )
 
     def _put(self, data: bytes) -> None:
+        native = self._backend.native
+        if native is not None and native_range.is_native(data):
+            native.put(data)
+            return
         broker = self._broker
         if broker is not None:
             broker.revoke(HandleFields.unpack(data).generation)
 
     def _importers(self, data: bytes) -> list[Importer]:
         broker = self._broker
-        return [] if broker is None else broker.importers(HandleFields.unpack(data).generation)
+        return (
+            []
+            if broker is None or native_range.is_native(data)
+            else broker.importers(HandleFields.unpack(data).generation)
+        )
 
     def _broker_started(self) -> Broker:
         if self._broker is None:

@@ -47,8 +47,8 @@ class ImportedRange(BufferBase, Owner):
         self.size = manifest.window_size
         """Bytes of the window."""
         self.transport = transport
-        """How the objects came: ``"broker"``, ``"pidfd"``, or ``"cached"`` where this process held
-        them already.
+        """How the objects came: ``"broker"``, ``"pidfd"``, ``"native"`` (by the driver), or
+        ``"cached"`` where this process held them already.
         """
         self.exporter_pid = exporter_pid
         """The exporter's pid as the kernel reports it, 0 where it cannot be seen from here."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ze_ipc.broker_importers import Importer
     from ze_ipc.device import Device
     from ze_ipc.export import Export
+    from ze_ipc.native_range import NativeExport
 
 
 class RangeHandle(Owner):
@@ -21,7 +22,7 @@ class RangeHandle(Owner):
     """
 
     def __init__(
-        self, data: bytes, device: Device | None = None, export: Export | None = None
+        self, data: bytes, device: Device | None = None, export: Export | NativeExport | None = None
     ) -> None:
         self._data = bytes(data)
         self._device = device

@@ -29,6 +29,8 @@ def install(root: Root) -> None:
     for name in ("helpers", "level_zero"):
         shutil.copytree(TESTS / name, place / "tests" / name, ignore=IGNORED)
     shutil.copy(TESTS / "conftest.py", place / "tests")
+    # The test driver is compiled there, with our declarations.
+    shutil.copytree(TESTS.parent / "native/ze", place / "native/ze", ignore=IGNORED)
 
 
 def pytest(*arguments: str) -> tuple[str, ...]:

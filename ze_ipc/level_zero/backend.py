@@ -16,6 +16,7 @@ from ze_ipc.level_zero.copies import Copies
 from ze_ipc.level_zero.cpu import cpu_map
 from ze_ipc.level_zero.drivers import GpuDevice
 from ze_ipc.level_zero.mappings import AddressSpace
+from ze_ipc.level_zero.native import NativeRanges
 from ze_ipc.level_zero.objects import Objects, page_size
 from ze_ipc.level_zero.table import Table
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
@@ -39,6 +40,11 @@ class LevelZeroBackend:
             self._space = AddressSpace(self._context, self._objects, gpu.tiles)
             self._copies = Copies(self._context)
             self.ipc_path = path
+            self.native = (
+                NativeRanges(self._context, self._space, self._objects)
+                if path.way == "native"
+                else None
+            )
             self.info = DeviceInfo(
                 name=gpu.name + (" (mock)" if mock else ""),
                 uuid=gpu.uuid,

@@ -26,7 +26,7 @@ _BOTH = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One mapping, as it was given to the driver; or an allocation, which is never unmapped."""
+    """One mapping, as it was given to the driver; or something that the driver mapped itself."""
 
     address: int
     size: int
@@ -34,6 +34,8 @@ class Row:
     offset: int
     read_only: int
     is_usm: bool = False
+    is_import: bool = False
+    """By an IPC handle of the driver's: unmapped by closing it."""
 
     @property
     def end(self) -> int:
@@ -100,6 +102,8 @@ class AddressSpace:
             base, size = self._reserved.pop(address, (0, 0))
             if not size:
                 raise InvalidArgument("not a reserved range", address=address)
+            if not base:  # the driver reserved it for an import, and took it back with it
+                return
             with self._context:
                 handle = self._context.handle
                 self._table.call("VirtualMemFree", handle, pointer(base), size, address=base)
@@ -202,14 +206,17 @@ class AddressSpace:
         """
         with self._context:
             handle, at = self._context.handle, pointer(row.address)
-            if row.offset:
+            if row.is_import:
+                self._table.call("MemCloseIpcHandle", handle, at, address=row.address)
+            elif row.offset:
                 # Intel's driver 26.27 cannot undo a mapping with an offset on xe. A change of
                 # access maps it anew, without one; the driver keeps one access for the whole
                 # reservation, so that only one of these two is a change.
                 for access in _BOTH:
                     arguments = handle, at, row.size, access
                     self._table.result("VirtualMemSetAccessAttribute", *arguments)
-            self._table.call("VirtualMemUnmap", handle, at, row.size, address=row.address)
+            if not row.is_import:
+                self._table.call("VirtualMemUnmap", handle, at, row.size, address=row.address)
         self._starts.remove(row.address)
         del self._rows[row.address]
         self._of_object[row.obj].remove(row.address)
@@ -223,6 +230,12 @@ class AddressSpace:
         """An allocation of the driver's, so that its bytes are found."""
         with self._lock:
             self._add(Row(address, size, obj, 0, 0, is_usm=True))
+
+    def add_import(self, address: int, size: int, obj: int) -> None:
+        """What an IPC handle of the driver's brought; takes one reference over."""
+        with self._lock:
+            self._add(Row(address, size, obj, 0, 0, is_import=True))
+            self._reserved[address] = 0, size
 
     def remove_usm(self, address: int) -> None:
         with self._lock:

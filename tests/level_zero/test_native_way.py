@@ -1,0 +1,159 @@
+"""A driver that has the range extension: its handles go through loader and layers unchanged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+import ze_ipc
+from helpers import native_way, ranges
+from ze_ipc import loader
+from ze_ipc.peer_process import Peer
+
+HERE = Path(__file__).parent
+API = HERE.parents[1] / "native/ze"
+PAGE = 4096
+
+THROUGH: dict[str, dict[str, str]] = {
+    "alone": {},
+    "loader": {},
+    "intercept": {"ZE_ENABLE_LOADER_INTERCEPT": "1"},
+    "validation": {"ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1"},
+    "tracing": {"ZE_ENABLE_TRACING_LAYER": "1"},
+}
+"""What is between us and the driver: nothing, or the system's loader and its layers."""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver under the name of a loader."""
+    target = tmp_path_factory.mktemp("range-driver") / "libze_loader.so.1"
+    command = [shutil.which("gcc") or "cc", "-std=gnu11", "-D_GNU_SOURCE", "-shared", "-fPIC"]
+    command += ["-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-Wl,-Bsymbolic", f"-I{API}"]
+    subprocess.run(
+        [*command, "-o", str(target), str(HERE / "range_driver.c")], check=True, timeout=60
+    )
+    return target
+
+
+@pytest.fixture(scope="session")
+def has_loader() -> bool:
+    """Whether this system has a loader; where it must have one, none is a failure."""
+    found = loader.first_found(loader.LOADERS)
+    if "level_zero" in os.environ.get("ZE_IPC_TEST_REQUIRE", ""):
+        assert found.loads, found.problem
+    return found.loads
+
+
+@pytest.fixture(params=THROUGH)
+def through(
+    request: pytest.FixtureRequest,
+    library: Path,
+    has_loader: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """Sets what processes inherit."""
+    name = str(request.param)
+    if name == "alone":
+        monkeypatch.setenv("ZEL_LIBRARY_PATH", str(library.parent))
+        return name
+    if not has_loader:
+        pytest.skip("no Level Zero loader on this system")
+    monkeypatch.setenv("ZE_ENABLE_ALT_DRIVERS", str(library))
+    for variable, value in THROUGH[name].items():
+        monkeypatch.setenv(variable, value)
+    return name
+
+
+@pytest.fixture
+def process(through: str) -> Iterator[Callable[[], Peer]]:
+    """Starts processes with an open device."""
+    with ExitStack() as undo:
+
+        def start() -> Peer:
+            peer = undo.enter_context(Peer())
+            peer.call(ranges.open_device, 0, "level_zero")
+            undo.callback(_close, peer)
+            return peer
+
+        yield start
+
+
+def _close(peer: Peer) -> None:
+    with suppress(BrokenPipeError):  # a test may have killed it
+        peer.call(ranges.close_all)
+
+
+@pytest.mark.parametrize(
+    ("start", "size"), [(0, 4 * PAGE), (PAGE, PAGE), (100, 3 * PAGE), (4095, 2)]
+)
+def test_the_drivers_handle_travels(process: Callable[[], Peer], start: int, size: int) -> None:
+    exporter, importer = process(), process()
+    assert exporter.call(native_way.describe)["way"] == "native"
+    handle, data = exporter.call(native_way.export_offsets, PAGE, start, size)
+    assert handle[:5] == b"range"
+    ptr, opened = importer.call(ranges.open_view, handle)
+    assert (opened, ptr % PAGE) == (size, start % PAGE)
+    assert importer.call(ranges.read_view) == data
+    assert importer.call(native_way.transport) == "native"
+    assert importer.call(ranges.address_range, size // 2) == (True, size)
+    importer.call(ranges.write_view, size - 1, b"!")
+    assert exporter.call(native_way.read_exported, start + size - 1, 1) == b"!"
+    exporter.call(ranges.put_handle)
+    assert importer.call(native_way.refusal, handle) == "InvalidArgument"
+    exporter.kill()
+    assert importer.call(ranges.read_view, size - 1, 1) == b"!"
+
+
+def test_the_drivers_own_refusals(process: Callable[[], Peer]) -> None:
+    assert process().call(native_way.driver_refusals, PAGE) == {
+        "hole": "AddressNotFound",
+        "size": "InvalidSize",
+        "null": "InvalidNullPointer",
+        "usm": "InvalidArgument",
+        "good": "nothing",
+    }
+
+
+def test_a_range_that_the_driver_cannot_hold(
+    process: Callable[[], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZE_TEST_MAX_PARTS", "3")
+    exporter = process()
+    assert exporter.call(native_way.export_refusal, PAGE, 3)[0] == "nothing"
+    assert exporter.call(native_way.export_refusal, PAGE, 4)[0] == "UnsupportedSize"
+
+
+def test_without_the_extension_it_is_said_what_is_missing(
+    process: Callable[[], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZE_TEST_NO_RANGE", "1")
+    monkeypatch.setenv("ZE_TEST_NO_PROPERTIES", "1")
+    exporter = process()
+    described = exporter.call(native_way.describe)
+    if described["way"] == "unsupported":
+        assert "zePhysicalMemGetProperties" in described["reason"]
+    name, text = exporter.call(native_way.export_refusal, PAGE, 1)
+    assert name == "UnsupportedFeature" or described["way"] == "emulated", text
+
+
+def test_handles_of_the_two_ways_do_not_mix(process: Callable[[], Peer]) -> None:
+    exporter = process()
+    handle, _ = exporter.call(native_way.export_offsets, PAGE, 0, PAGE)
+    with (
+        ze_ipc.open_device("mock") as ours,
+        ours.reserve(65536) as reservation,
+        ours.physical_memory(65536) as memory,
+    ):
+        with pytest.raises(ze_ipc.InvalidHandle):
+            ours.open_ipc_handle(handle)
+        assert not ours.can_open(handle)
+        reservation.map(memory, at=0)
+        with ours.get_ipc_handle(reservation.ptr, 65536) as other:
+            assert exporter.call(native_way.refusal, bytes(other)) != "nothing"

@@ -1,0 +1,76 @@
+"""Ranges by the driver's own extension: its handles, unchanged, and its imports."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from ze_ipc._ze import ffi, lib
+from ze_ipc.level_zero.context import Context, pointer
+from ze_ipc.level_zero.mappings import AddressSpace
+from ze_ipc.level_zero.objects import Objects
+
+
+class NativeRanges:
+    """ZE_extension_ipc_phys_mem_handle_range of one device; implements
+    ``ze_ipc.backend.NativeRanges``.
+    """
+
+    def __init__(self, context: Context, space: AddressSpace, objects: Objects) -> None:
+        self._context = context
+        self._space = space
+        self._objects = objects
+
+    def export(self, ptr: int, size: int) -> bytes:
+        """The driver's handle of ``[ptr, ptr + size)``, 64 bytes."""
+        # First in the chain: drivers that do not know it then refuse, rather than export another
+        # window than was asked for.
+        desc = ffi.new("ze_ipc_phys_mem_handle_range_ext_desc_t *")
+        desc.stype = lib.ZE_STRUCTURE_TYPE_IPC_PHYS_MEM_HANDLE_RANGE_EXT_DESC
+        desc.size = size
+        handle = ffi.new("ze_ipc_mem_handle_t *")
+        with self._context:
+            self._context.table.call(
+                "MemGetIpcHandleWithProperties",
+                self._context.handle,
+                pointer(ptr),
+                desc,
+                handle,
+                address=ptr,
+                size=size,
+            )
+        return bytes(ffi.buffer(handle))
+
+    def put(self, data: bytes) -> None:
+        """Give the driver's handle back; a driver without zeMemPutIpcHandle needs it not."""
+        with self._context:
+            if self._context.table.has("MemPutIpcHandle"):
+                handle = _handle(data)
+                self._context.table.call("MemPutIpcHandle", self._context.handle, handle[0])
+
+    def open(self, data: bytes) -> tuple[int, int, int]:
+        """(address, bytes, object) of what a handle names; the object stands for all of it."""
+        table, context = self._context.table, self._context.handle
+        out, base, size = ffi.new("void **"), ffi.new("void **"), ffi.new("size_t *")
+        with self._context:
+            gpu = self._context.gpu.handle
+            table.call("MemOpenIpcHandle", context, gpu, _handle(data)[0], 0, out)
+            try:
+                # A range handle is self-describing: the address is that of the exporter's ptr.
+                table.call("MemGetAddressRange", context, out[0], base, size)
+                address = int(ffi.cast("uintptr_t", out[0]))
+                start = int(ffi.cast("uintptr_t", base[0]))
+                length = size[0] - (address - start)
+                obj = self._objects.adopt(length)
+            except BaseException:
+                table.result("MemCloseIpcHandle", context, out[0])
+                raise
+        self._objects.retain(array("Q", [obj]))
+        self._space.add_import(address, length, obj)
+        return address, length, obj
+
+
+def _handle(data: bytes) -> Any:
+    handle = ffi.new("ze_ipc_mem_handle_t *")
+    ffi.buffer(handle)[:] = data
+    return handle

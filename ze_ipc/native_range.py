@@ -1,0 +1,66 @@
+"""Ranges that a driver shares by itself: its handles travel as they are, without our broker."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ze_ipc.handle import MAGIC
+from ze_ipc.imported_objects import ImportedObjects
+from ze_ipc.imported_range import ImportedRange
+from ze_ipc.manifest import Manifest
+from ze_ipc.range_handle import RangeHandle
+from ze_ipc.walk import walk
+
+if TYPE_CHECKING:
+    from ze_ipc.backend import NativeRanges
+    from ze_ipc.device import Device
+
+
+@dataclass(frozen=True, slots=True)
+class NativeExport:
+    """What an exporter knows of a handle that the driver made."""
+
+    size: int
+    """Bytes of the window."""
+    object_count: int
+
+
+def is_native(data: bytes) -> bool:
+    """Whether these 64 bytes are a driver's rather than ours."""
+    return data[: len(MAGIC)] != MAGIC
+
+
+def export_range(device: Device, native: NativeRanges, ptr: int, size: int) -> RangeHandle:
+    """The driver's handle; what it would refuse is refused here first, with the address."""
+    rows = walk(device._table, ptr, size, device.page_size)
+    objects = len(set(rows.objects))
+    return RangeHandle(native.export(ptr, size), device, NativeExport(size, objects))
+
+
+def open_range(device: Device, native: NativeRanges, data: bytes) -> ImportedRange:
+    """Open a driver's handle; the driver says how long it is."""
+    address, size, obj = native.open(data)
+    # One object that stands for the whole window; its bytes are reached by their address only.
+    manifest = Manifest(
+        device_uuid=device.uuid,
+        page_size=1,
+        window_offset=0,
+        window_size=size,
+        va_phase=0,
+        object_sizes=array("Q", [size]),
+        object_indices=array("I", [0]),
+        offsets=array("Q", [0]),
+        sizes=array("Q", [size]),
+        access=array("B", [0]),
+    )
+    objects = array("Q", [obj])
+    held = ImportedObjects((data, address), b"", objects)
+    try:
+        device._add_import(address, manifest, objects)
+        return ImportedRange(device, address, manifest, held, "native", 0)
+    except BaseException:
+        device._backend.unmap(address, size, 0.0)
+        device._imports.drop(held)
+        raise
