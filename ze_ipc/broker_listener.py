@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import select
 import socket
 import struct
 import threading
@@ -23,6 +22,7 @@ from functools import partial
 
 from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_protocol import DOORBELL, REQUEST_SIZE, Status, encode_refusal
+from ze_ipc.broker_watches import Watches
 from ze_ipc.fds import Fd
 from ze_ipc.policy import Peer, peer_of
 
@@ -80,8 +80,6 @@ class Listener:
         self._listening = listening
         self._pending: dict[socket.socket, _Pending] = {}
         self._expected: dict[socket.socket, tuple[float, Callable[[bool], bool]]] = {}
-        self._handlers: dict[int, Callable[[], object]] = {}
-        self._handlers_once: dict[int, Callable[[], object]] = {}
         self._calls: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._next_tick: float | None = None
@@ -92,7 +90,7 @@ class Listener:
         self._reserve: Fd | None = None
         self._wake: Fd | None = None
         self._wake_lock = threading.RLock()
-        self._epoll: select.epoll | None = None
+        self._watches: Watches | None = None
         self._thread = threading.Thread(target=self._run, name="ze_ipc-broker", daemon=True)
 
     def start(self, doorbell_name: bytes) -> int:
@@ -100,7 +98,7 @@ class Listener:
         take by pidfd_getfd. On failure nothing is left.
         """
         try:
-            self._epoll = select.epoll()
+            self._watches = Watches()
             self._wake = Fd(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
             self._take_reserve()
             self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -109,10 +107,10 @@ class Listener:
             self._far.setblocking(True)
             self._far.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self._listening.setblocking(False)
-            self._watch(self._listening.fileno(), self._accept)
-            self._watch(self._far.fileno(), self._answer_doorbell)
-            self._watch(self._wake.fileno(), self._run_calls)
-            self._watch(self._watched_fd, self._tick)
+            self._watched.add(self._listening.fileno(), self._accept)
+            self._watched.add(self._far.fileno(), self._answer_doorbell)
+            self._watched.add(self._wake.fileno(), self._run_calls)
+            self._watched.add(self._watched_fd, self._tick)
             doorbell = self._near.fileno()
             self._thread.start()
         except BaseException:
@@ -138,17 +136,17 @@ class Listener:
             return False
         deadline = time.monotonic() + self._limits.last_word_seconds
         self._expected[sock] = deadline, hear
-        self._watch_once(sock, partial(self._hear, sock))
+        self._watched.add_once(sock, partial(self._hear, sock))
         return True
 
     def _hear(self, sock: socket.socket) -> None:
         if (entry := self._expected.pop(sock, None)) is not None and not entry[1](True):
             self._expected[sock] = entry
-            self._watch_once(sock, partial(self._hear, sock))
+            self._watched.add_once(sock, partial(self._hear, sock))
 
     def _hear_no_more(self, sock: socket.socket) -> None:
         _, hear = self._expected.pop(sock)
-        self._unwatch(sock.fileno())
+        self._watched.remove(sock.fileno())
         hear(False)
 
     def want_tick(self) -> None:
@@ -172,22 +170,23 @@ class Listener:
                 sock.close()
         self._pending.clear()
         self._expected.clear()
-        self._handlers.clear()
-        self._handlers_once.clear()
-        if self._epoll is not None:
-            self._epoll.close()
+        if self._watches is not None:
+            self._watches.close()
         for fd in (self._wake, self._reserve):
             if fd is not None:
                 fd.close()
 
+    @property
+    def _watched(self) -> Watches:
+        assert self._watches is not None
+        return self._watches
+
     def _run(self) -> None:
-        assert self._epoll is not None
-        poll, handlers, once = self._epoll.poll, self._handlers, self._handlers_once
+        assert self._watches is not None
         try:
             while not self._stopping:
-                for number, _ in poll(self._timeout()):
-                    if (call := once.pop(number, None) or handlers.get(number)) is not None:
-                        self._guarded(call)
+                for call in self._watches.ready(self._timeout()):
+                    self._guarded(call)
                 self._keep_time()
         finally:
             with self._wake_lock:
@@ -236,29 +235,6 @@ class Listener:
         os.eventfd_read(self._wake.fileno())
         while self._calls:
             self._guarded(self._calls.popleft())
-
-    # What is watched.
-
-    def _watch(self, number: int, call: Callable[[], object]) -> None:
-        assert self._epoll is not None
-        self._epoll.register(number, select.EPOLLIN)
-        self._handlers[number] = call
-
-    def _watch_once(self, sock: socket.socket, call: Callable[[], object]) -> None:
-        """After its event it is disarmed, and gone when it is closed: that saves a call."""
-        assert self._epoll is not None
-        number = sock.fileno()
-        try:
-            self._epoll.register(number, select.EPOLLIN | select.EPOLLONESHOT)
-        except FileExistsError:
-            self._epoll.modify(number, select.EPOLLIN | select.EPOLLONESHOT)
-        self._handlers_once[number] = call
-
-    def _unwatch(self, number: int) -> None:
-        assert self._epoll is not None
-        self._handlers.pop(number, None)
-        self._handlers_once.pop(number, None)
-        self._epoll.unregister(number)
 
     # Accepting.
 
@@ -311,7 +287,7 @@ class Listener:
             self._evict()
         deadline = time.monotonic() + self._limits.handshake_seconds
         self._pending[sock] = _Pending(peer, deadline)
-        self._watch_once(sock, partial(self._continue, sock))
+        self._watched.add_once(sock, partial(self._continue, sock))
 
     def _continue(self, sock: socket.socket) -> None:
         pending = self._pending.pop(sock, None)
@@ -330,7 +306,7 @@ class Listener:
 
     def _drop(self, sock: socket.socket) -> None:
         del self._pending[sock]
-        self._unwatch(sock.fileno())
+        self._watched.remove(sock.fileno())
         sock.close()
 
     # Out of fds.
@@ -346,11 +322,11 @@ class Listener:
             self._refuse_waiting()
         if self._pending:
             self._evict()
-        self._unwatch(self._listening.fileno())
+        self._watched.remove(self._listening.fileno())
         self._resume_at = now + self._limits.pause_seconds
 
     def _resume_accepting(self) -> None:
-        self._watch(self._listening.fileno(), self._accept)
+        self._watched.add(self._listening.fileno(), self._accept)
         self._take_reserve()
 
     def _refuse_waiting(self) -> None:
@@ -379,7 +355,7 @@ class Listener:
         try:
             self._reserve = Fd(os.eventfd(0, os.EFD_CLOEXEC))
         except OSError as error:
-            if self._epoll is None or error.errno not in _OUT_OF_FDS:
+            if self._watches is None or error.errno not in _OUT_OF_FDS:
                 raise
             self._reserve = None
 
