@@ -59,7 +59,7 @@ def compare(name: str, pattern: str, cached: bool = False) -> int:
     print("\n".join([*work.lines, *work.complaints]))
     kernel = {script.name: store.get(script) or [] for script in wanted}
     mock = on_mock(mock_runner(), platform, wanted)
-    found = differences(wanted, kernel, mock)
+    found = differences(name, wanted, kernel, mock)
     unknown = [difference for difference in found if not difference.reason]
     for difference in unknown:
         print(difference)

@@ -238,8 +238,8 @@ def big_arrays(platform: Platform) -> Iterator[Script]:
 def random_maps(seed: int, count: int, steps: int = 12) -> Iterator[Script]:
     """Random operations in a window of 32 pages over three objects, read back at the end.
 
-    UNMAP_ALL is never part of an array: after an operation of the same array that replaced a mapping
-    of the same object, driver 7.2.13 unmaps it a second time and corrupts its own lists.
+    UNMAP_ALL is never part of an array: after an operation of the same array that replaced a
+    mapping of the same object, driver 7.2.13 unmaps it a second time and corrupts its own lists.
     """
     for number in range(count):
         generator = random.Random(seed * 1_000_003 + number)

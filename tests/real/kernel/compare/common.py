@@ -28,6 +28,11 @@ class Platform:
         self.has_vram = name == "bmg"
 
     @property
+    def mock_profile(self) -> str:
+        """The mock's nearest device: it has no Panther Lake."""
+        return "lnl" if self.name == "ptl" else self.name
+
+    @property
     def placements(self) -> Sequence[int]:
         return (SYSTEM, VRAM, SYSTEM | VRAM) if self.has_vram else (SYSTEM,)
 

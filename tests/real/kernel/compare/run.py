@@ -194,7 +194,8 @@ def on_mock(runner: Path, platform: Platform, wanted: Iterable[Script]) -> dict[
     """The results of the mock posing as the same device."""
     results: dict[str, list[str]] = {}
     environment = {
-        "PATH": "/usr/bin:/bin", "ZE_IPC_MOCK_PROFILE": platform.name, "ZE_IPC_MOCK_VRAM": "256M",
+        "PATH": "/usr/bin:/bin", "ZE_IPC_MOCK_PROFILE": platform.mock_profile,
+        "ZE_IPC_MOCK_VRAM": "256M",
     }  # fmt: skip
     for batch in _batches(wanted):
         done = subprocess.run(
