@@ -1,4 +1,4 @@
-"""`python3 -m kernel COMMAND PROFILE [PATTERN]`: bind, run, compare, compare-cached."""
+"""`python3 -m kernel COMMAND PROFILE [PATTERN]`: bind, run, compare, compare-cached, random."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from .agent import GuestError
 from .compare.common import Platform
 from .compare.diff import differences
+from .compare.random_run import RandomRun
 from .compare.run import KernelRun, ResultStore, mock_runner, on_mock, scripts
 from .gpu.profiles import PROFILES
 from .harness import Stopwatch, driver_lines, prepare, profile, session
@@ -75,7 +76,28 @@ def compare_cached(name: str, pattern: str) -> int:
     return compare(name, pattern, cached=True)
 
 
-COMMANDS = {"bind": bind, "run": run, "compare": compare, "compare-cached": compare_cached}
+def random(name: str, pattern: str) -> int:
+    """Compares random scripts for so many seconds ("60" or "60:7", 7 being the first seed)."""
+    seconds, _, seed = (pattern or "60").partition(":")
+    platform = Platform(name)
+    work = KernelRun(prepare(), profile(name))
+    search = RandomRun(work, mock_runner(), platform, int(seed or "100"))
+    found = 0
+    for script, difference in search.search(float(seconds)):
+        found += 1
+        print(f"{difference}\n{script}", flush=True)
+    print("\n".join([*work.lines, *work.complaints]))
+    print(f"{name}: {search.count} random scripts, {found} differ")
+    return 1 if found or work.complaints else 0
+
+
+COMMANDS = {
+    "random": random,
+    "bind": bind,
+    "run": run,
+    "compare": compare,
+    "compare-cached": compare_cached,
+}
 
 
 def main() -> int:

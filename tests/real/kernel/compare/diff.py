@@ -14,13 +14,14 @@ class Mask:
     """A known difference: scripts that match `script` may differ in lines that match `line`.
 
     On one `platform` only, if given. `line` is searched in the command that the runner executed,
-    not in what it printed.
+    not in what it printed. `ends`: what comes after it in the script follows from it.
     """
 
     script: str
     line: str
     reason: str
     platform: str = ""
+    ends: bool = False
 
 
 MASKS = (
@@ -32,13 +33,13 @@ MASKS = (
     Mask(r"^mmap/.*/survives-close$", r"^M ",
          "EACCES while a mapping keeps the object; the mock does not see munmap and forgets it"),
     Mask(r"^map/userptr/unmapped-and-object-memory$", r"40:8=\$4$",
-         "the mock's objects are files: their mappings look like any other memory"),
+         "the mock's objects are files: their mappings look like any other memory", ends=True),
     Mask(r"^syncobj-transfer/dst_point=0$", r"^R ",
          "a binary syncobj keeps the number of the point it came from; not modelled"),
     Mask(r"^bind/userptr/bind.range=131072$", r"^I ",
          "what lies behind the buffer is the process's own business"),
     Mask(r"^bind|^madvise-pat/", r" (36:2|32:4)=16 ?",
-         "Panther Lake has one page-attribute entry more than the mock's Lunar Lake", "ptl"),
+         "Panther Lake has one page-attribute entry more than the mock's Lunar Lake", "ptl", True),
     Mask(r"^bind-array/count=", r"^I ", "how much the kernel can allocate depends on the guest"),
 )  # fmt: skip
 
@@ -76,13 +77,13 @@ def _command(script: Script, number: str) -> str:
     return f"({number})"
 
 
-def _reason(platform: str, script: str, command: str) -> str:
+def _mask(platform: str, script: str, command: str) -> Mask | None:
     for mask in MASKS:
         if mask.platform not in ("", platform):
             continue
         if re.search(mask.script, script) and re.search(mask.line, command):
-            return mask.reason
-    return ""
+            return mask
+    return None
 
 
 def differences(
@@ -105,8 +106,9 @@ def differences(
             if one == other:
                 continue
             command = _command(script, number)
-            reason = _reason(platform, script.name, command)
+            mask = _mask(platform, script.name, command)
+            reason = mask.reason if mask else ""
             found.append(Difference(script.name, command, one, other, reason))
-            if not reason:
+            if mask is None or mask.ends:
                 break
     return found
