@@ -143,11 +143,14 @@ class Gpu:
 
 
 def serve_once(profile: Profile, path: Path) -> None:
-    """Listens on `path`, serves one client and returns."""
+    """Serves one client and returns; when `path` exists, it can be connected to."""
     path.unlink(missing_ok=True)
+    hidden = path.with_name(f".{path.name}")
+    hidden.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(path))
+        listener.bind(str(hidden))
         listener.listen(1)
+        hidden.rename(path)
         connection, _ = listener.accept()
     gpu = Gpu(profile)
     try:

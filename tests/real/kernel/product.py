@@ -1,0 +1,70 @@
+"""The product on the real driver: Debian's Python and the wheel, taken into the guest.
+
+`install` unpacks a wheel over Debian sid's python3 and cffi, sends both as one archive and unpacks it
+in the guest, whose root then has everything that `ze-ipc` needs.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+from .agent import GuestError
+from .packages import Suite, cache_dir
+from .qemu import Guest
+
+PACKAGES = ["python3", "python3-cffi-backend", "python3-pytest", "python3-psutil", "python3-rich"]
+SITE = "usr/lib/python3/dist-packages"
+UNWANTED = ("usr/share", "usr/include", "etc", "var", "usr/games", "usr/sbin", "usr/lib/apt")
+LINKS = {"lib": "usr/lib", "lib64": "usr/lib64"}
+
+
+def _python_archive() -> Path:
+    """A tar of the unpacked packages without documentation and the like; made once."""
+    tree = cache_dir() / "python"
+    archive = cache_dir() / "python.tar"
+    names = Suite("sid").unpack(tree, PACKAGES, True)
+    mark = cache_dir() / "python.names"
+    if archive.exists() and mark.exists() and mark.read_text().split() == names:
+        return archive
+    with tarfile.open(archive, "w") as tar:
+        for path in sorted(tree.rglob("*")):
+            name = str(path.relative_to(tree))
+            if name.startswith(UNWANTED) or name.startswith("."):
+                continue
+            if path.is_symlink() or path.is_file():
+                tar.add(path, name, recursive=False)
+        for name, target in LINKS.items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            tar.addfile(link)
+    mark.write_text("\n".join(names))
+    return archive
+
+
+def _wheel_archive(wheel: Path) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(wheel) as source, tarfile.open(fileobj=out, mode="w") as tar:
+        for item in source.infolist():
+            if item.is_dir():
+                continue
+            data = source.read(item)
+            info = tarfile.TarInfo(f"{SITE}/{item.filename}")
+            info.size, info.mode = len(data), 0o755
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def install(guest: Guest, wheel: Path) -> None:
+    """Puts Python and the wheel into the guest and proves that both import."""
+    for data in (_python_archive().read_bytes(), _wheel_archive(wheel)):
+        guest.agent.put("/tmp/in.tar", data)
+        done = guest.agent.run(["/bin/tar", "-xf", "/tmp/in.tar", "-C", "/"], seconds=120)
+        guest.agent.run(["/bin/rm", "-f", "/tmp/in.tar"])
+        if done.status:
+            raise GuestError(f"tar in the guest: {done.output.decode(errors='replace')}")
+    done = guest.agent.run(["/usr/bin/python3", "-c", "import ze_ipc, ze_ipc._xe"], seconds=120)
+    if done.status:
+        raise GuestError(f"no Python in the guest: {done.output.decode(errors='replace')}")
