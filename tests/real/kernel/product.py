@@ -15,7 +15,24 @@ from .agent import GuestError
 from .packages import Suite, cache_dir
 from .qemu import Guest
 
-PACKAGES = ["python3", "python3-cffi-backend", "python3-pytest", "python3-psutil", "python3-rich"]
+PACKAGES = [
+    "python3", "python3-cffi-backend", "python3-psutil", "python3-rich", "python3-pytest",
+    "python3-pytest-timeout", "python3-hypothesis",
+]  # fmt: skip
+DEVICE_TESTS = ("test_ranges.py", "test_sharing.py", "test_lifecycle.py")
+"""Tests of tests/device that ask for a device and do not care which one it is."""
+ON_THE_DRIVER = """
+import pytest
+import ze_ipc
+
+
+@pytest.fixture
+def xe_mock():
+    with ze_ipc.open_device("xe") as device:
+        assert not device.is_mock
+        yield device
+"""
+REPOSITORY = Path(__file__).parents[3]
 SITE = "usr/lib/python3/dist-packages"
 UNWANTED = ("usr/share", "usr/include", "etc", "var", "usr/games", "usr/sbin", "usr/lib/apt")
 LINKS = {"lib": "usr/lib", "lib64": "usr/lib64"}
@@ -55,6 +72,19 @@ def _wheel_archive(wheel: Path) -> bytes:
             info.size, info.mode = len(data), 0o755
             tar.addfile(info, io.BytesIO(data))
     return out.getvalue()
+
+
+def install_tests(guest: Guest) -> None:
+    """Puts the device tests into /tests; their device is the real driver's."""
+    tests = REPOSITORY / "tests"
+    guest.agent.put("/tests/conftest.py", (tests / "conftest.py").read_bytes(), 0o644)
+    guest.agent.put_tree(tests / "helpers", "/tests/helpers")
+    for name in DEVICE_TESTS:
+        guest.agent.put(f"/tests/device/{name}", (tests / "device" / name).read_bytes(), 0o644)
+    guest.agent.put("/tests/device/conftest.py", ON_THE_DRIVER.encode(), 0o644)
+    settings = "[pytest]\naddopts = -ra --import-mode=importlib -p no:cacheprovider\n"
+    settings += "pythonpath = .\ntimeout = 300\n"
+    guest.agent.put("/tests/pytest.ini", settings.encode(), 0o644)
 
 
 def install(guest: Guest, wheel: Path) -> None:
