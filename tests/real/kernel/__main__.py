@@ -1,8 +1,9 @@
-"""`python3 -m kernel COMMAND PROFILE [PATTERN]`: bind, run, compare, compare-cached, random."""
+"""`python3 -m kernel COMMAND PROFILE [PATTERN]`: bind, compare, run, ..."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from .agent import GuestError
 from .compare.common import Platform
@@ -12,6 +13,7 @@ from .compare.run import KernelRun, ResultStore, mock_runner, on_mock, scripts
 from .gpu.profiles import PROFILES
 from .harness import Stopwatch, driver_lines, prepare, profile, session
 from .packages import Unavailable
+from .product import NOT_HERE, checks, install, install_tests
 
 NOT_POSSIBLE = 77
 """The exit code when this machine cannot do it: what test runners take for "skipped"."""
@@ -76,6 +78,29 @@ def compare_cached(name: str, pattern: str) -> int:
     return compare(name, pattern, cached=True)
 
 
+def product(name: str, pattern: str) -> int:
+    """Runs the demo and the device tests of a wheel (the third word) on the real driver."""
+    wheel = Path(pattern)
+    if wheel.suffix != ".whl" or not wheel.exists():
+        raise Unavailable(f"no wheel at {pattern or '(nothing)'}: build one and name it")
+    failed = 0
+    with session(prepare(), profile(name)) as guest:
+        install(guest, wheel)
+        install_tests(guest)
+        print("\n".join(driver_lines(guest)))
+        watch = Stopwatch()
+        for row in checks(guest):
+            last = row.text.splitlines()[-1] if row.text else ""
+            print(f"{'ok' if row.passed else 'FAILED'} {row.title}: {last} ({watch})", flush=True)
+            if not row.passed:
+                failed += 1
+                print(row.text)
+        for test, reason in NOT_HERE.items():
+            print(f"not run: {test}: {reason}")
+        print("\n".join(line for line in driver_lines(guest) if "WARN" in line or "BUG" in line))
+    return 1 if failed else 0
+
+
 def random(name: str, pattern: str) -> int:
     """Compares random scripts for so many seconds ("60" or "60:7", 7 being the first seed)."""
     seconds, _, seed = (pattern or "60").partition(":")
@@ -92,11 +117,12 @@ def random(name: str, pattern: str) -> int:
 
 
 COMMANDS = {
-    "random": random,
     "bind": bind,
-    "run": run,
     "compare": compare,
     "compare-cached": compare_cached,
+    "product": product,
+    "random": random,
+    "run": run,
 }
 
 

@@ -102,7 +102,9 @@ def build(kernel: Path, busybox: Path, wanted: Iterable[str], work: Path) -> Pat
     entries = [(name, directory, b"") for name in ("bin", "modules", "dev", "proc", "sys", "etc")]
     entries.append(("init", regular, agent.read_bytes()))
     entries.append(("bin/busybox", regular, busybox.read_bytes()))
-    tools = "sh cat dmesg ls mount insmod rmmod grep sleep cp mkdir tar gzip sync free ps find rm chmod"
+    tools = (
+        "sh cat dmesg ls mount insmod rmmod grep sleep cp mkdir tar gzip sync free ps find rm chmod"
+    )
     entries.extend((f"bin/{tool}", link, b"busybox") for tool in tools.split())
     order = []
     for name, data in Modules(kernel).ordered(wanted):
