@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from .agent import GuestError
+from .compare import recorded
 from .compare.common import Platform
 from .compare.diff import differences
 from .compare.random_run import RandomRun
@@ -78,6 +79,17 @@ def compare_cached(name: str, pattern: str) -> int:
     return compare(name, pattern, cached=True)
 
 
+def record(name: str, pattern: str) -> int:
+    """Keeps what the real driver answered in earlier runs beside the scripts."""
+    prepared = prepare()
+    store = ResultStore(prepared.versions, name)
+    answers = {script: store.get(script) for script in scripts(Platform(name), pattern)}
+    known = {script: lines for script, lines in answers.items() if lines is not None}
+    count = recorded.write(name, prepared.versions, known)
+    print(f"{count} of {len(answers)} scripts in {recorded.path(name)}")
+    return 0 if count == len(answers) else 1
+
+
 def product(name: str, pattern: str) -> int:
     """Runs the demo and the device tests of a wheel (the third word) on the real driver."""
     wheel = Path(pattern)
@@ -122,6 +134,7 @@ COMMANDS = {
     "compare-cached": compare_cached,
     "product": product,
     "random": random,
+    "record": record,
     "run": run,
 }
 

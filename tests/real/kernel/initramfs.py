@@ -7,36 +7,15 @@ cut off, which saves the guest the time of checking them.
 from __future__ import annotations
 
 import lzma
-import os
 import re
-import shutil
 import struct
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .packages import Unavailable
+from .compiler import compile_static
 
 GUEST = Path(__file__).parent / "guest"
 SIGNATURE_MAGIC = b"~Module signature appended~\n"
-
-
-def compile_static(source: Path, output: Path, *extra: str) -> Path:
-    """Compiles a guest program, unless `output` is newer than the source."""
-    newest = max(path.stat().st_mtime for path in (source, *map(Path, extra)) if path.exists())
-    if output.exists() and output.stat().st_mtime > newest:
-        return output
-    compiler = shutil.which(os.environ.get("CC", "gcc"))
-    if compiler is None:
-        raise Unavailable("no C compiler")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "-std=gnu11", "-O2", "-static", "-Wall", "-Wextra", "-Werror"]
-    done = subprocess.run(
-        [*command, "-o", str(output), str(source), *extra], capture_output=True, text=True
-    )
-    if done.returncode:
-        raise Unavailable(f"cannot compile {source.name}: {done.stderr.strip().splitlines()[-1]}")
-    return output
 
 
 def _module_bytes(path: Path) -> bytes:
@@ -97,7 +76,7 @@ def cpio(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
 
 def build(kernel: Path, busybox: Path, wanted: Iterable[str], work: Path) -> Path:
     """Writes the initramfs for the modules below `kernel` and returns its path."""
-    agent = compile_static(GUEST / "agent.c", work / "agent.static")
+    agent = compile_static(GUEST / "agent.c")
     directory, regular, link = 0o040755, 0o100755, 0o120777
     entries = [(name, directory, b"") for name in ("bin", "modules", "dev", "proc", "sys", "etc")]
     entries.append(("init", regular, agent.read_bytes()))

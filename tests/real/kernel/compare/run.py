@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..agent import GuestError
+from ..compiler import compile_static, compiled
 from ..gpu.profiles import Profile
 from ..harness import FIRST_NODE, Prepared, driver_lines, session
-from ..initramfs import GUEST, compile_static
-from ..packages import Unavailable, cache_dir
+from ..initramfs import GUEST
+from ..packages import cache_dir
 from ..qemu import Guest
 from . import (
     checks_core,
@@ -77,7 +78,7 @@ class KernelRun:
     def __init__(self, prepared: Prepared, profile: Profile) -> None:
         self._prepared = prepared
         self._profile = profile
-        self._runner = compile_static(GUEST / "runner.c", cache_dir() / "runner").read_bytes()
+        self._runner = compile_static(GUEST / "runner.c").read_bytes()
         self.complaints: list[str] = []
         self.restarts = 0
         self.lines: list[str] = []
@@ -174,29 +175,21 @@ class ResultStore:
 def mock_runner() -> Path:
     """The runner linked with the mock, compiled from the sources of this checkout."""
     mock, ioctl = REPOSITORY / "native/mock", REPOSITORY / "ioctl"
-    sources = sorted(mock.glob("*.c"))
-    output = cache_dir() / "runner-mock"
-    inputs = [GUEST / "runner.c", *mock.iterdir(), *ioctl.iterdir()]
-    if output.exists() and output.stat().st_mtime > max(path.stat().st_mtime for path in inputs):
-        return output
-    command = [
-        "gcc", "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-DRUNNER_MOCK",
-        f"-I{ioctl}", f"-I{mock}", "-o", str(output), str(GUEST / "runner.c"),
-        *map(str, sources), "-lpthread", "-lm",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise Unavailable(f"the mock does not compile: {done.stderr.strip()[-2000:]}")
-    return output
+    sources = [GUEST / "runner.c", *sorted(mock.glob("*.c"))]
+    flags = ("-O1", "-g", "-D_GNU_SOURCE", "-DRUNNER_MOCK", f"-I{ioctl}", f"-I{mock}", "-lpthread")
+    return compiled("runner-mock", sources, flags, [*mock.iterdir(), *ioctl.iterdir()])
 
 
-def on_mock(runner: Path, platform: Platform, wanted: Iterable[Script]) -> dict[str, list[str]]:
-    """The results of the mock posing as the same device."""
+def on_mock(
+    runner: Path, platform: Platform, wanted: Iterable[Script], **variables: str
+) -> dict[str, list[str]]:
+    """The results of the mock posing as the same device, with more environment `variables`."""
     results: dict[str, list[str]] = {}
     environment = {
         "PATH": "/usr/bin:/bin", "ZE_IPC_MOCK_PROFILE": platform.mock_profile,
         "ZE_IPC_MOCK_VRAM": "256M",
     }  # fmt: skip
+    environment.update(variables)
     for batch in _batches(wanted):
         done = subprocess.run(
             [str(runner)], input=batch, capture_output=True, timeout=900, env=environment
