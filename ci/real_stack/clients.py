@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -221,7 +221,21 @@ def _ze_ipc_cases() -> tuple[Case, ...]:
         Case("ze_ipc", "demo", demo, env=env),
         Case("ze_ipc", "doctor", doctor, env=env),
         Case("ze_ipc", "doctor without a driver", doctor, failed, nothing),
+        *_old_loader_cases(doctor),
     )
+
+
+def _old_loader_cases(doctor: tuple[str, ...]) -> Iterator[Case]:
+    """Old loaders: functions that they lack are the driver's own, with wrapped handles, too."""
+    # Layers of the oldest one crash under a driver that is newer.
+    native = package.pytest(f"{package.PLACE}/tests/level_zero/test_native_way.py", "-k")
+    for suite in package.OLD_LOADERS:
+        env = package.old_loader(suite)
+        yield Case("ze_ipc", f"the loader of {suite}", doctor, env=env)
+        wrapped = {**env, "ZE_ENABLE_LOADER_INTERCEPT": "1"}
+        yield Case("ze_ipc", f"the loader of {suite}, wrapping", doctor, env=wrapped)
+        tests = (*native, "loader or intercept")
+        yield Case("ze_ipc", f"the loader of {suite}, native", tests, env=env, limit=200.0)
 
 
 def _label(name: str, code: int) -> str:

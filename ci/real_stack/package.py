@@ -6,12 +6,15 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 
+from debian_packages import AptRoot, NoPackages, cache_directory, locked
 from real_stack import wheels
-from real_stack.root import Root
+from real_stack.root import Root, Unavailable
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
 # Where this checkout is put in the root, which other checkouts use, too.
 PLACE = f"/opt/ze-ipc-package-{sha256(str(TESTS).encode()).hexdigest()[:8]}"
+OLD_LOADERS = ("bookworm", "trixie")
+"""Suites whose loaders (1.8.12, 1.20.6) are older than functions that the driver has."""
 IGNORED = shutil.ignore_patterns("__pycache__", ".*")
 
 
@@ -31,6 +34,26 @@ def install(root: Root) -> None:
     shutil.copy(TESTS / "conftest.py", place / "tests")
     # The test driver is compiled there, with our declarations.
     shutil.copytree(TESTS.parent / "native/ze", place / "native/ze", ignore=IGNORED)
+    for suite in OLD_LOADERS:
+        shutil.copytree(_old_loader(suite), place / "loaders" / suite, symlinks=True)
+
+
+def _old_loader(suite: str) -> Path:
+    cache = cache_directory()
+    with locked(cache / "loaders.lock"):
+        apt = AptRoot(cache / "loaders-apt", OLD_LOADERS)
+        try:
+            apt.update()
+            tree = apt.unpack("libze1", suite, cache / "loaders")
+        except NoPackages as error:
+            raise Unavailable(f"the loader of {suite}: {error}") from error
+    return tree / "usr/lib/x86_64-linux-gnu"
+
+
+def old_loader(suite: str) -> dict[str, str]:
+    """The environment in which the loader of a suite is taken."""
+    place = f"{PLACE}/loaders/{suite}"
+    return {**ENVIRONMENT, "ZEL_LIBRARY_PATH": place, "LD_LIBRARY_PATH": place}
 
 
 def pytest(*arguments: str) -> tuple[str, ...]:

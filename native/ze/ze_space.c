@@ -35,7 +35,8 @@ struct ze_space {
     const struct ze_table *table;
     ze_context_handle_t context;
     ze_device_handle_t device;
-    const char *library;
+    char *library;
+    uint32_t raw;
     ze_context_handle_t raw_context;
     /* Guards everything below. */
     pthread_mutex_t lock;
@@ -48,7 +49,7 @@ struct ze_space {
 };
 
 struct ze_space *ze_space_create(const struct ze_table *table, ze_context_handle_t context, ze_device_handle_t device,
-                                 const char *library)
+                                 const char *library, uint32_t raw)
 {
     struct ze_space *space = calloc(1, sizeof(*space));
 
@@ -57,14 +58,13 @@ struct ze_space *ze_space_create(const struct ze_table *table, ze_context_handle
     space->table = table;
     space->context = context;
     space->device = device;
-    if (library) {
-        space->library = strdup(library);
-        if (!space->library) {
-            free(space);
-            return NULL;
-        }
+    space->raw = raw;
+    space->library = strdup(library);
+    if (!space->library) {
+        free(space);
+        return NULL;
     }
-    space->raw_context = library ? ze_raw_handle(library, HANDLE_CONTEXT, context) : context;
+    space->raw_context = ze_raw_handle(library, HANDLE_CONTEXT, context);
     pthread_mutex_init(&space->lock, NULL);
     return space;
 }
@@ -79,7 +79,7 @@ void ze_space_destroy(struct ze_space *space)
     }
     pthread_mutex_destroy(&space->lock);
     free(space->objects);
-    free((char *)space->library);
+    free(space->library);
     free(space);
 }
 
@@ -344,9 +344,14 @@ int ze_objects_map(struct ze_space *space, uint64_t address, const uint64_t *obj
 
 /* ---- descriptors ---- */
 
-static ze_physical_mem_handle_t raw(struct ze_space *space, ze_physical_mem_handle_t handle)
+static ze_context_handle_t context_for(const struct ze_space *space, uint32_t entry)
 {
-    return space->library ? ze_raw_handle(space->library, HANDLE_PHYSICAL_MEM, handle) : handle;
+    return space->raw & entry ? space->raw_context : space->context;
+}
+
+static ze_physical_mem_handle_t raw_object(const struct ze_space *space, ze_physical_mem_handle_t handle)
+{
+    return ze_raw_handle(space->library, HANDLE_PHYSICAL_MEM, handle);
 }
 
 /*
@@ -359,8 +364,8 @@ static void drop_cached_fd(struct ze_space *space, const struct object *object)
 
     if (object->imported || !space->table->MemPutIpcHandle)
         return;
-    if (space->table->MemGetIpcHandle(space->context, raw(space, object->handle), &handle) == ZE_RESULT_SUCCESS)
-        space->table->MemPutIpcHandle(space->context, handle);
+    if (space->table->MemGetIpcHandle(space->context, raw_object(space, object->handle), &handle) == ZE_RESULT_SUCCESS)
+        space->table->MemPutIpcHandle(context_for(space, ZE_RAW_PUT), handle);
 }
 
 static int export_one(struct ze_space *space, uint64_t number, int32_t *fd, uint32_t *result)
@@ -369,14 +374,15 @@ static int export_one(struct ze_space *space, uint64_t number, int32_t *fd, uint
     ze_external_memory_export_fd_t export = {
         .stype = ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD, .flags = ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF, .fd = -1};
     ze_physical_mem_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_PHYSICAL_MEM_PROPERTIES, .pNext = &export};
+    ze_physical_mem_handle_t handle;
     struct stat status;
     int rc;
 
     if (!object || !object->handle)
         return -EBADF;
-    rc = driver_refused(space->table->PhysicalMemGetProperties(space->library ? space->raw_context : space->context,
-                                                               raw(space, object->handle), &properties),
-                        result);
+    handle = space->raw & ZE_RAW_PROPERTIES ? raw_object(space, object->handle) : object->handle;
+    rc = driver_refused(
+        space->table->PhysicalMemGetProperties(context_for(space, ZE_RAW_PROPERTIES), handle, &properties), result);
     if (rc < 0)
         return rc;
     *fd = fcntl(export.fd, F_DUPFD_CLOEXEC, 0);

@@ -13,9 +13,15 @@
 
 struct ze_space;
 
-/* library: the loader's, to translate handles by, if the table has entries of the driver's own; else null. */
+/* Entries of the table that are the driver's own, and so take its handles. */
+enum {
+    ZE_RAW_PROPERTIES = 1,
+    ZE_RAW_PUT = 2,
+};
+
+/* library: the loader's, by which handles are translated; raw: ZE_RAW_*. */
 struct ze_space *ze_space_create(const struct ze_table *table, ze_context_handle_t context, ze_device_handle_t device,
-                                 const char *library);
+                                 const char *library, uint32_t raw);
 
 /* Destroys what objects are left; nothing of them may be mapped. The context stays. */
 void ze_space_destroy(struct ze_space *space);

@@ -447,7 +447,8 @@ API(zeMemGetIpcHandleWithProperties, void *c, const void *ptr, void *next, ze_ip
     char *start = (char *)((uintptr_t)ptr / PAGE * PAGE), *end;
     uint32_t result;
 
-    (void)c;
+    if (c != context)
+        return INVALID_NULL_HANDLE;
     for (const ze_ipc_phys_mem_handle_range_ext_desc_t *entry = next; entry; entry = entry->pNext) {
         if (entry->stype == ZE_STRUCTURE_TYPE_IPC_PHYS_MEM_HANDLE_RANGE_EXT_DESC)
             range = entry;
@@ -478,7 +479,8 @@ API(zeMemPutIpcHandle, void *c, ze_ipc_mem_handle_t in)
     struct handle handle;
     struct list list;
 
-    (void)c;
+    if (c != context)
+        return INVALID_NULL_HANDLE;
     memcpy(&handle, &in, sizeof(handle));
     if (memcmp(handle.magic, "range 1", 8) != 0 || handle.pid != getpid() ||
         pread(handle.fd, &list, sizeof(list), 0) != sizeof(list))

@@ -36,9 +36,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("range-driver") / "libze_loader.so.1"
     command = [shutil.which("gcc") or "cc", "-std=gnu11", "-D_GNU_SOURCE", "-shared", "-fPIC"]
     command += ["-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-Wl,-Bsymbolic", f"-I{API}"]
-    subprocess.run(
-        [*command, "-o", str(target), str(HERE / "range_driver.c")], check=True, timeout=60
-    )
+    sources = [str(HERE / name) for name in ("range_driver.c", "empty_tables.c")]
+    subprocess.run([*command, "-o", str(target), *sources], check=True, timeout=60)
     return target
 
 

@@ -14,6 +14,13 @@ from ze_ipc.level_zero.drivers import GpuDevice
 from ze_ipc.level_zero.errors import ze_error
 from ze_ipc.level_zero.table import Table
 
+_RAW = {
+    "zePhysicalMemGetProperties": lib.ZE_RAW_PROPERTIES,
+    "zeMemPutIpcHandle": lib.ZE_RAW_PUT,
+}
+_CONTEXT_HANDLE = 2
+"""zel_handle_type_t."""
+
 
 class Context:
     """Owns a ze_context_handle_t and its ``struct ze_space``; ``with context as space`` keeps it
@@ -27,8 +34,9 @@ class Context:
         self.table = table
         self.gpu = gpu
         self.handle = handle[0]
-        library = table.library.encode() if table.from_driver else ffi.NULL
-        self._space = lib.ze_space_create(table.pointer, self.handle, gpu.handle, library)
+        library = table.library.encode()
+        raw = sum(bit for name, bit in _RAW.items() if name in table.from_driver)
+        self._space = lib.ze_space_create(table.pointer, self.handle, gpu.handle, library, raw)
         if self._space == ffi.NULL:
             table.result("ContextDestroy", self.handle)
             raise MemoryError
@@ -60,6 +68,12 @@ class Context:
             last = self._closed and self._users == 0
         if last:
             self._destroy()
+
+    def handle_for(self, entry: str) -> Any:
+        """The context as an entry takes it: the driver's own where the entry is the driver's."""
+        if entry not in self.table.from_driver:
+            return self.handle
+        return lib.ze_raw_handle(self.table.library.encode(), _CONTEXT_HANDLE, self.handle)
 
     def close(self) -> None:
         """Destroy what objects are left, and the context; idempotent. A forked child only

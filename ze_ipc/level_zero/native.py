@@ -32,7 +32,7 @@ class NativeRanges:
         with self._context:
             self._context.table.call(
                 "MemGetIpcHandleWithProperties",
-                self._context.handle,
+                self._context.handle_for("zeMemGetIpcHandleWithProperties"),
                 pointer(ptr),
                 desc,
                 handle,
@@ -45,8 +45,8 @@ class NativeRanges:
         """Give the driver's handle back; a driver without zeMemPutIpcHandle needs it not."""
         with self._context:
             if self._context.table.has("MemPutIpcHandle"):
-                handle = _handle(data)
-                self._context.table.call("MemPutIpcHandle", self._context.handle, handle[0])
+                context = self._context.handle_for("zeMemPutIpcHandle")
+                self._context.table.call("MemPutIpcHandle", context, _handle(data)[0])
 
     def open(self, data: bytes) -> tuple[int, int, int]:
         """(address, bytes, object) of what a handle names; the object stands for all of it."""
