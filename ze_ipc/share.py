@@ -78,7 +78,8 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
         else:
             how = "cached"
         timings.receiving = clock.step() - timings.importing
-        view = _map(device, manifest, held, how, fields.pid, deadline)
+        pages = manifests.widen(manifest, device.page_size)
+        view = _map(device, pages, held, how, fields.pid, deadline)
     except BaseException as error:
         if connection is not None:
             connection.close()

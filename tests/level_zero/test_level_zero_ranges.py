@@ -250,12 +250,11 @@ def test_handles_between_backends(driver: None, here: str, there: str) -> None:
                 other.call(ranges.write_view, PAGE, b"from the other backend")
                 assert device.read(reservation.ptr + PAGE, 22) == b"from the other backend"
                 other.call(ranges.close_view)
-            if device.page_size < PAGE:
-                with (
-                    device.get_ipc_handle(reservation.ptr + 4096, 3 * PAGE) as fine,
-                    pytest.raises(errors.UnsupportedAlignment),
-                ):
-                    other.call(ranges.open_view, bytes(fine))
+            with device.get_ipc_handle(reservation.ptr + 4096 + 7, 2 * PAGE) as window:
+                other.call(ranges.open_view, bytes(window))
+                seen = device.read(reservation.ptr, 4 * PAGE)
+                assert other.call(ranges.read_view) == seen[4103 : 4103 + 2 * PAGE]
+                other.call(ranges.close_view)
             other.call(ranges.close_all)
 
 

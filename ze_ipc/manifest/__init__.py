@@ -3,5 +3,6 @@
 from ze_ipc.manifest.build import build, merge
 from ze_ipc.manifest.codec import digest, encode, parse
 from ze_ipc.manifest.model import VA_PHASE_SIZE, Manifest
+from ze_ipc.manifest.widen import widen
 
-__all__ = ["VA_PHASE_SIZE", "Manifest", "build", "digest", "encode", "merge", "parse"]
+__all__ = ["VA_PHASE_SIZE", "Manifest", "build", "digest", "encode", "merge", "parse", "widen"]
