@@ -31,6 +31,7 @@ EXTRA = (
 )
 FORBIDDEN = ("libigc2",)
 OUTPUT_LIMIT = 1 << 20
+SETUP_FAILED = 125
 NETWORK = re.compile(r"Acquire::(https?|Check-Valid-Until|Retries|ForceIPv[46])\b")
 
 # The network's for its abstract sockets: the driver names them by process ids, which start anew
@@ -40,14 +41,13 @@ NAMESPACES = ("unshare", "--mount", "--pid", "--ipc", "--net", "--fork", "--kill
 # In fresh namespaces: what a program needs in the root, then the program.
 # $1 is the root, $2 the size of /dev/shm; binds follow as pairs up to "--".
 SETUP = r"""
-set -e
 root=$1 shm=$2; shift 2
-mount -t proc proc "$root/proc"
-mount -t tmpfs -o "size=$shm,mode=1777" tmpfs "$root/dev/shm"
-mount -t tmpfs -o size=2g,mode=1777 tmpfs "$root/tmp"
+mount -t proc proc "$root/proc" || exit 125
+mount -t tmpfs -o "size=$shm,mode=1777" tmpfs "$root/dev/shm" || exit 125
+mount -t tmpfs -o size=2g,mode=1777 tmpfs "$root/tmp" || exit 125
 while [ "$1" != -- ]; do
-    mkdir -p "$root$2"
-    mount --bind "$1" "$root$2"
+    mkdir -p "$root$2" || exit 125
+    mount --bind "$1" "$root$2" || exit 125
     shift 2
 done
 shift
@@ -182,6 +182,8 @@ class Root:
             end = output.seek(0, os.SEEK_END)
             output.seek(max(0, end - OUTPUT_LIMIT))
             text = output.read().decode(errors="replace")
+        if code == SETUP_FAILED:
+            raise Broken(f"the root cannot be set up for {command[0]}: {text.strip()}")
         # unshare reports a child's signal as a shell does.
         return Result(code if code <= 128 else 128 - code, text, timed_out)
 

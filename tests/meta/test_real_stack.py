@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from real_stack import igt
-from real_stack.root import Result, Root, Unavailable, probe
+from real_stack.root import Broken, Result, Root, Unavailable, probe
 
 EXPECTATIONS = igt.read_expectations(
     "# a comment\n\nxe_vm@bad-* fail no such thing here\nxe_vm@* skip never seen this\n"
@@ -117,6 +117,11 @@ def test_a_run_sees_its_own_processes_and_files_only(root: Root) -> None:
     number, shm, processes = map(int, result.output.split())
     assert (result.code, shm) == (3, 0)
     assert max(number, processes) < 20
+
+
+def test_a_run_that_cannot_be_set_up_is_no_result(root: Root, tmp_path: Path) -> None:
+    with pytest.raises(Broken):
+        root.with_binds((tmp_path / "none", "/mnt/none")).run(["true"], limit=20)
 
 
 def test_two_runs_share_no_abstract_socket(root: Root) -> None:
