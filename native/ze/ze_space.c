@@ -46,7 +46,15 @@ struct ze_space {
     uint64_t unused;
     uint64_t live;
     uint64_t buckets[BUCKETS];
+    struct ze_space *other;
 };
+
+/*
+ * All spaces of the process, for the kernel's handles are the process's. Its lock comes before that of a space; whoever
+ * imports holds it.
+ */
+static pthread_mutex_t spaces_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ze_space *spaces;
 
 struct ze_space *ze_space_create(const struct ze_table *table, ze_context_handle_t context, ze_device_handle_t device,
                                  const char *library, uint32_t raw)
@@ -66,13 +74,24 @@ struct ze_space *ze_space_create(const struct ze_table *table, ze_context_handle
     }
     space->raw_context = ze_raw_handle(library, HANDLE_CONTEXT, context);
     pthread_mutex_init(&space->lock, NULL);
+    pthread_mutex_lock(&spaces_lock);
+    space->other = spaces;
+    spaces = space;
+    pthread_mutex_unlock(&spaces_lock);
     return space;
 }
 
 void ze_space_destroy(struct ze_space *space)
 {
+    struct ze_space **link = &spaces;
+
     if (!space)
         return;
+    pthread_mutex_lock(&spaces_lock);
+    while (*link != space)
+        link = &(*link)->other;
+    *link = space->other;
+    pthread_mutex_unlock(&spaces_lock);
     for (uint64_t i = 1; i < space->capacity; i++) {
         if (space->objects[i].references && space->objects[i].handle)
             space->table->PhysicalMemDestroy(space->context, space->objects[i].handle);
@@ -421,6 +440,21 @@ static bool is_dma_buf(int fd)
            memcmp(target, wanted, sizeof(target)) == 0;
 }
 
+/* Whether another context of this process has the memory: the driver would close its GEM handle under it. */
+static bool is_held_elsewhere(const struct ze_space *space, const struct stat *status)
+{
+    bool held = false;
+
+    for (struct ze_space *other = spaces; other && !held; other = other->other) {
+        if (other == space)
+            continue;
+        pthread_mutex_lock(&other->lock);
+        held = find(other, status) != 0;
+        pthread_mutex_unlock(&other->lock);
+    }
+    return held;
+}
+
 static int import_one(struct ze_space *space, int fd, uint64_t *number, uint32_t *result)
 {
     ze_external_memory_import_fd_t import = {.stype = ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD,
@@ -442,6 +476,8 @@ static int import_one(struct ze_space *space, int fd, uint64_t *number, uint32_t
         space->objects[*number].references++;
         return 0;
     }
+    if (is_held_elsewhere(space, &status))
+        return -EBUSY;
     /* The driver's own: it closes it with the object. */
     import.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (import.fd < 0)
@@ -463,9 +499,11 @@ int ze_objects_import(struct ze_space *space, const int32_t *fds, uint64_t count
     for (; *done < count; ++*done) {
         int rc;
 
+        pthread_mutex_lock(&spaces_lock);
         pthread_mutex_lock(&space->lock);
         rc = import_one(space, fds[*done], &objects[*done], result);
         pthread_mutex_unlock(&space->lock);
+        pthread_mutex_unlock(&spaces_lock);
         if (rc < 0)
             return rc;
     }

@@ -48,7 +48,8 @@ int ze_objects_sizes(struct ze_space *space, const uint64_t *objects, uint64_t c
 int ze_objects_export(struct ze_space *space, const uint64_t *objects, uint64_t count, int32_t *fds, uint64_t *done,
                       uint32_t *result);
 
-/* An object with one reference for every dma-buf descriptor, which stays the caller's. */
+/* An object with one reference for every dma-buf descriptor, which stays the caller's. -EBUSY: another space of this
+ * process has it. */
 int ze_objects_import(struct ze_space *space, const int32_t *fds, uint64_t count, uint64_t *objects, uint64_t *done,
                       uint32_t *result);
 

@@ -218,6 +218,21 @@ def test_host_memory_opens_where_it_was_made(device: ze_ipc.Device, make_range: 
         assert device.read(reservation.ptr, 5) == b"alias"
 
 
+def test_two_devices_of_one_process_do_not_share_a_kernel_handle(
+    device: ze_ipc.Device, peer: Peer, make_range: Make
+) -> None:
+    reservation, data = make_range([PAGE] * 2, "host")
+    with device.get_ipc_handle(reservation.ptr, 2 * PAGE) as handle:
+        refusal = ranges.open_again({"device": device}, bytes(handle))
+        assert refusal == ("" if device.ipc_path == "native" else "UnsupportedFeature")
+        peer.call(ranges.open_view, bytes(handle))
+        assert peer.call(ranges.read_view) == data
+        assert peer.call(ranges.open_again, bytes(handle)) == refusal
+        assert peer.call(ranges.read_view) == data
+        peer.call(ranges.close_view)
+    assert device.read(reservation.ptr, 2 * PAGE) == data
+
+
 def test_a_part_is_unmapped_and_the_rest_stays(device: ze_ipc.Device, peer: Peer) -> None:
     with device.reserve(4 * PAGE) as reservation, device.physical_memory(4 * PAGE) as memory:
         reservation.map(memory, at=0)

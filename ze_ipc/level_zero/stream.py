@@ -9,7 +9,14 @@ from typing import Any
 
 from ze_ipc._ze import ffi, lib
 from ze_ipc.backend import OpenTimings
-from ze_ipc.errors import ExporterGone, FdLimit, KernelError, OpenTimeout, ZeIpcError
+from ze_ipc.errors import (
+    ExporterGone,
+    FdLimit,
+    KernelError,
+    OpenTimeout,
+    UnsupportedFeature,
+    ZeIpcError,
+)
 from ze_ipc.level_zero.context import Context, refused, u64
 
 EXPORT, IMPORT = "zePhysicalMemGetProperties", "zePhysicalMemCreate"
@@ -128,6 +135,14 @@ def _object_error(rc: int, result: Any, call: str, index: int) -> ZeIpcError:
             errno=errno.EINVAL,
             call=call,
             object_index=index,
+        )
+    if rc == -errno.EBUSY:
+        return UnsupportedFeature(
+            "another open device of this process holds this memory, and the driver would close it "
+            "for both",
+            call=call,
+            object_index=index,
+            hint="open the handle on the device that made it, or in another process",
         )
     return refused(rc, result, call, object_index=index)
 
