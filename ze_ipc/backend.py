@@ -113,6 +113,12 @@ class Backend(Protocol):
         """The driver's own way, where it has one."""
         ...
 
+    def in_context(self, context: int) -> Backend:
+        """The same device in a ze_context_handle_t of another library; UnsupportedFeature where
+        there are no contexts.
+        """
+        ...
+
     def create_object(self, size: int, placement: Placement) -> int:
         """A new physical memory object of ``size`` bytes (a multiple of the page size), with one
         reference.

@@ -59,6 +59,7 @@ class Device(Owner):
         self._table = MappingTable()
         self._broker: Broker | None = None
         self._imports = ImportCache(backend)
+        self._contexts: dict[int, Device] = {}
         self._owned: weakref.WeakSet[Owner] = weakref.WeakSet()
         self._open(None)
         self._abandoned: Abandoned = Abandoned()
@@ -183,17 +184,24 @@ class Device(Owner):
             return share.export_range(self, ptr, size)
 
     def open_ipc_handle(
-        self, data: bytes | bytearray | memoryview | RangeHandle, timeout: float = 10.0
+        self,
+        data: bytes | bytearray | memoryview | RangeHandle,
+        timeout: float = 10.0,
+        context: int | None = None,
     ) -> ImportedRange:
         """Map the range behind a handle into fresh contiguous VA; it needs the exporter no more
         afterwards.
 
-        ``timeout`` is in seconds. Raises InvalidHandle, WrongHost, ExporterGone, HandleRevoked,
-        AccessDenied,
-        OpenTimeout, OutOfDeviceMemory, PeerAccessError; whatever is raised, nothing is left behind.
+        ``timeout`` is in seconds. ``context`` is a ze_context_handle_t that another library owns
+        (SYCL's, for instance): the range is mapped there, for that library to use, and must be
+        closed before the context goes. Raises InvalidHandle, WrongHost, ExporterGone,
+        HandleRevoked, AccessDenied, OpenTimeout, OutOfDeviceMemory, PeerAccessError; whatever is
+        raised, nothing is left behind.
         """
         self._enter("Device.open_ipc_handle")
         deadline = time.monotonic() + arguments.seconds("Device.open_ipc_handle", timeout)
+        if context is not None:
+            return self._in_context(context).open_ipc_handle(data, timeout)
         raw = arguments.handle("Device.open_ipc_handle", data)
         native = self._backend.native
         if native is not None and native_range.is_native(raw):
@@ -262,6 +270,13 @@ class Device(Owner):
         self._cpu_access().check("Device.fill", dst, size, write=True)
         if size:
             self._backend.fill(dst, value, size, time.monotonic() + GPU_TIMEOUT)
+
+    def _in_context(self, context: int) -> Device:
+        with self._lock:
+            inside = self._contexts.get(context)
+            if inside is None:
+                inside = self._contexts[context] = Device(self._backend.in_context(context))
+            return inside
 
     def _cpu_access(self) -> CpuAccess:
         return CpuAccess(self._backend, self._table, self._lock)
@@ -405,6 +420,8 @@ class Device(Owner):
         return self._broker
 
     def _release(self) -> None:
+        for inside in self._contexts.values():
+            inside.close()
         for owner in list(self._owned):
             owner._closed = True
         with self._lock:

@@ -222,7 +222,22 @@ def _ze_ipc_cases() -> tuple[Case, ...]:
         Case("ze_ipc", "doctor", doctor, env=env),
         Case("ze_ipc", "doctor without a driver", doctor, failed, nothing),
         *_old_loader_cases(doctor),
+        *_sycl_context_cases(),
     )
+
+
+def _sycl_context_cases() -> Iterator[Case]:
+    """A range opened in the context of SYCL, with either adapter."""
+    program = (f"{wheels.ENVIRONMENT}/bin/python", f"{package.PLACE}/tests/real/sycl/ranges.py")
+    for adapter, adapter_env in ADAPTERS.items():
+        for code, extra in CONTROLS:
+            env = {
+                **package.BESIDE_SYCL,
+                "ONEAPI_DEVICE_SELECTOR": "level_zero:gpu",
+                **adapter_env,
+            }
+            label = _label(f"a range in the context of SYCL on {adapter}", code)
+            yield Case("ze_ipc", label, (*program, *extra), code, env)
 
 
 def _old_loader_cases(doctor: tuple[str, ...]) -> Iterator[Case]:

@@ -24,6 +24,7 @@ def install(root: Root) -> None:
     from ze_ipc import _ze
 
     wheels.install(root, wheels.OWN_WHEELS)
+    wheels.install(root)
     place = root.path / PLACE.lstrip("/")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(Path(ze_ipc.__file__).parent, place / "ze_ipc", ignore=IGNORED)
@@ -32,6 +33,9 @@ def install(root: Root) -> None:
     for name in ("helpers", "level_zero"):
         shutil.copytree(TESTS / name, place / "tests" / name, ignore=IGNORED)
     shutil.copy(TESTS / "conftest.py", place / "tests")
+    shutil.copytree(TESTS / "real/sycl", place / "tests/real/sycl", ignore=IGNORED)
+    for site in (root.path / wheels.OWN_ENVIRONMENT.lstrip("/")).glob("lib/python3*/site-packages"):
+        (place / "needs").symlink_to("/" + str(site.relative_to(root.path)))
     # The test driver is compiled there, with our declarations.
     shutil.copytree(TESTS.parent / "native/ze", place / "native/ze", ignore=IGNORED)
     for suite in OLD_LOADERS:
@@ -69,3 +73,5 @@ ENVIRONMENT = {
     # A run in which everything is skipped proves nothing.
     "ZE_IPC_TEST_REQUIRE": "level_zero",
 }
+BESIDE_SYCL = {**ENVIRONMENT, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{PLACE}/needs"}
+"""For the Python of the clients, which has not what this package needs."""

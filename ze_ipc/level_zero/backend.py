@@ -31,9 +31,17 @@ class LevelZeroBackend:
 
     name: Literal["xe", "level_zero"] = "level_zero"
 
-    def __init__(self, table: Table, gpu: GpuDevice, path: IpcPath, node: str, mock: bool) -> None:
+    def __init__(
+        self,
+        table: Table,
+        gpu: GpuDevice,
+        path: IpcPath,
+        node: str,
+        mock: bool,
+        context: int | None = None,
+    ) -> None:
         with contextlib.ExitStack() as undo:
-            self._context = Context(table, gpu)
+            self._context = Context(table, gpu, context)
             undo.callback(self._context.close)
             page = page_size(self._context, _SMALLEST)
             self._objects = Objects(self._context)
@@ -56,6 +64,15 @@ class LevelZeroBackend:
                 device_memory=gpu.memory,
             )
             undo.pop_all()
+
+    def in_context(self, context: int) -> LevelZeroBackend:
+        """The same device in a ze_context_handle_t that another library owns."""
+        self._context.check()
+        inside = self._context
+        info = self.info
+        return LevelZeroBackend(
+            inside.table, inside.gpu, self.ipc_path, info.render_node, info.is_mock, context
+        )
 
     # ---- objects
 

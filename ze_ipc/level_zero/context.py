@@ -27,18 +27,17 @@ class Context:
     open for the block. close() lets the blocks of other threads finish.
     """
 
-    def __init__(self, table: Table, gpu: GpuDevice) -> None:
-        desc = ffi.new("ze_context_desc_t *", {"stype": lib.ZE_STRUCTURE_TYPE_CONTEXT_DESC})
-        handle = ffi.new("ze_context_handle_t *")
-        table.call("ContextCreate", gpu.driver.handle, desc, handle)
+    def __init__(self, table: Table, gpu: GpuDevice, foreign: int | None = None) -> None:
+        """``foreign`` is a ze_context_handle_t that another library owns, and stays its."""
         self.table = table
         self.gpu = gpu
-        self.handle = handle[0]
+        self._own = foreign is None
+        self.handle = pointer(foreign) if foreign is not None else _create(table, gpu)
         library = table.library.encode()
         raw = sum(bit for name, bit in _RAW.items() if name in table.from_driver)
         self._space = lib.ze_space_create(table.pointer, self.handle, gpu.handle, library, raw)
         if self._space == ffi.NULL:
-            table.result("ContextDestroy", self.handle)
+            self._destroy_own()
             raise MemoryError
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -89,7 +88,18 @@ class Context:
 
     def _destroy(self) -> None:
         lib.ze_space_destroy(self._space)
-        self.table.result("ContextDestroy", self.handle)
+        self._destroy_own()
+
+    def _destroy_own(self) -> None:
+        if self._own:
+            self.table.result("ContextDestroy", self.handle)
+
+
+def _create(table: Table, gpu: GpuDevice) -> Any:
+    desc = ffi.new("ze_context_desc_t *", {"stype": lib.ZE_STRUCTURE_TYPE_CONTEXT_DESC})
+    handle = ffi.new("ze_context_handle_t *")
+    table.call("ContextCreate", gpu.driver.handle, desc, handle)
+    return handle[0]
 
 
 def refused(rc: int, result: Any, call: str, **values: Any) -> ZeIpcError:

@@ -10,7 +10,13 @@ from typing import Literal
 
 from ze_ipc._xe import lib
 from ze_ipc.backend import DeviceInfo, IpcPath, OpenTimings, Placement, UsmKind
-from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
+from ze_ipc.errors import (
+    InvalidArgument,
+    InvalidSize,
+    UnsupportedAlignment,
+    UnsupportedFeature,
+    ZeIpcError,
+)
 from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
 from ze_ipc.xe.copy import CopyEngine, commands_of
@@ -71,6 +77,14 @@ class XeBackend:
         makes the same ones by the same ioctls.
         """
         return (*self._objects.device_kind, self._space.pat.own)
+
+    def in_context(self, context: int) -> XeBackend:
+        """There are no Level Zero contexts here."""
+        raise UnsupportedFeature(
+            "backend xe has no Level Zero contexts",
+            call="open_ipc_handle",
+            hint='open the device by open_device("level_zero")',
+        )
 
     # ---- objects ----
 
