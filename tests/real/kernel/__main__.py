@@ -23,7 +23,7 @@ NOT_POSSIBLE = 77
 def bind(name: str, pattern: str) -> int:
     """Boots, binds and prints the driver's own lines."""
     watch = Stopwatch()
-    prepared = prepare()
+    prepared = prepare(profile(name))
     print(f"prepared in {watch}: {' '.join(prepared.versions)}")
     watch = Stopwatch()
     with session(prepared, profile(name)) as guest:
@@ -36,7 +36,7 @@ def bind(name: str, pattern: str) -> int:
 def run(name: str, pattern: str) -> int:
     """Prints what the real driver answers to every script."""
     watch = Stopwatch()
-    work = KernelRun(prepare(), profile(name))
+    work = KernelRun(prepare(profile(name)), profile(name))
     count = 0
     for script, lines in work.run(scripts(Platform(name), pattern)):
         print(f"{script.name}\n  " + "\n  ".join(lines))
@@ -51,7 +51,7 @@ def compare(name: str, pattern: str, cached: bool = False) -> int:
     platform = Platform(name)
     wanted = list(scripts(platform, pattern))
     watch = Stopwatch()
-    prepared = prepare()
+    prepared = prepare(profile(name))
     store = ResultStore(prepared.versions, name)
     missing = [script for script in wanted if not cached or store.get(script) is None]
     work = KernelRun(prepared, profile(name))
@@ -81,7 +81,7 @@ def compare_cached(name: str, pattern: str) -> int:
 
 def record(name: str, pattern: str) -> int:
     """Keeps what the real driver answered in earlier runs beside the scripts."""
-    prepared = prepare()
+    prepared = prepare(profile(name))
     store = ResultStore(prepared.versions, name)
     answers = {script: store.get(script) for script in scripts(Platform(name), pattern)}
     known = {script: lines for script, lines in answers.items() if lines is not None}
@@ -96,7 +96,7 @@ def product(name: str, pattern: str) -> int:
     if wheel.suffix != ".whl" or not wheel.exists():
         raise Unavailable(f"no wheel at {pattern or '(nothing)'}: build one and name it")
     failed = 0
-    with session(prepare(), profile(name)) as guest:
+    with session(prepare(profile(name)), profile(name)) as guest:
         install(guest, wheel)
         install_tests(guest)
         print("\n".join(driver_lines(guest)))
@@ -117,7 +117,7 @@ def random(name: str, pattern: str) -> int:
     """Compares random scripts for so many seconds ("60" or "60:7", 7 being the first seed)."""
     seconds, _, seed = (pattern or "60").partition(":")
     platform = Platform(name)
-    work = KernelRun(prepare(), profile(name))
+    work = KernelRun(prepare(profile(name)), profile(name))
     search = RandomRun(work, mock_runner(), platform, int(seed or "100"))
     found = 0
     for script, difference in search.search(float(seconds)):

@@ -61,8 +61,12 @@ def _versions(names: Sequence[str], *wanted: str) -> list[str]:
     return [name for name in names if name.startswith(wanted)]
 
 
-def prepare(kernel: str = "sid") -> Prepared:
-    """Fetches QEMU, a kernel and busybox, builds the initramfs and makes the snapshot."""
+def prepare(profile: Profile, kernel: str = "sid") -> Prepared:
+    """Fetches QEMU, a kernel and busybox, builds the initramfs and makes the snapshot.
+
+    The driver is unmodified unless the profile says that it needs its SR-IOV bit.
+    """
+    patch = profile.name if profile.needs_sriov_patch else ""
     cache = cache_dir()
     sid = Suite("sid")
     root = cache / "qemu"
@@ -80,13 +84,15 @@ def prepare(kernel: str = "sid") -> Prepared:
     image = next(iter([*tree.rglob("vmlinuz*")]), None)
     if modules is None or image is None:
         raise Unavailable(f"no kernel in {versions}")
-    work = cache / f"guest-{kernel}"
+    work = cache / "-".join(part for part in ("guest", kernel, patch) if part)
     work.mkdir(exist_ok=True)
-    archive = initramfs.build(modules, root / "usr/bin/busybox", MODULES, work)
+    archive = initramfs.build(modules, root / "usr/bin/busybox", MODULES, work, patch)
     machine = Machine(root, image, archive)
     snapshot = work / f"snapshot-{_digest(archive, Path(__file__).parent / 'qemu.py')}"
     if not snapshot.exists():
         _make_snapshot(machine, work, snapshot)
+    if patch:
+        versions.append(f"xe.ko with the SR-IOV bit of {patch}")
     return Prepared(machine, snapshot, tuple(versions))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .compiler import compile_static
+from .sriov_patch import patched
 
 GUEST = Path(__file__).parent / "guest"
 SIGNATURE_MAGIC = b"~Module signature appended~\n"
@@ -74,8 +75,11 @@ def cpio(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
     return bytes(out)
 
 
-def build(kernel: Path, busybox: Path, wanted: Iterable[str], work: Path) -> Path:
-    """Writes the initramfs for the modules below `kernel` and returns its path."""
+def build(kernel: Path, busybox: Path, wanted: Iterable[str], work: Path, patch: str = "") -> Path:
+    """Writes the initramfs for the modules below `kernel` and returns its path.
+
+    `patch` names a device whose description in xe.ko gets its SR-IOV bit.
+    """
     agent = compile_static(GUEST / "agent.c")
     directory, regular, link = 0o040755, 0o100755, 0o120777
     entries = [(name, directory, b"") for name in ("bin", "modules", "dev", "proc", "sys", "etc")]
@@ -88,7 +92,8 @@ def build(kernel: Path, busybox: Path, wanted: Iterable[str], work: Path) -> Pat
     order = []
     for name, data in Modules(kernel).ordered(wanted):
         order.append(name)
-        entries.append((f"modules/{name}", regular, data))
+        content = patched(data, patch) if patch and name == "xe.ko" else data
+        entries.append((f"modules/{name}", regular, content))
     entries.append(("modules/order", 0o100644, "\n".join(order).encode() + b"\n"))
     path = work / "initramfs.cpio"
     path.write_bytes(cpio(entries))
