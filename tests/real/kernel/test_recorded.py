@@ -32,7 +32,7 @@ def asked(device: str, pattern: str = "") -> tuple[list[Script], dict[str, list[
     return list(known), {script.name: lines for script, lines in known.items()}
 
 
-@pytest.mark.parametrize("device", ["bmg", "ptl"])
+@pytest.mark.parametrize("device", ["bmg", "ptl", "lnl"])
 def test_the_mock_answers_as_the_driver(runner: Path, device: str) -> None:
     wanted, kernel = asked(device)
     assert len(wanted) > 4000
