@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 MOCK = ROOT / "native" / "mock"
 STREAM = ROOT / "native" / "stream"
+ZE = ROOT / "native" / "ze"
 PROGRAMS = sorted(path.stem for path in HERE.glob("test_*.c"))
 UNDER_TSAN = [
     "test_threads",
@@ -22,6 +23,7 @@ UNDER_TSAN = [
     "test_queues",
     "test_syncobjs",
     "test_xe_loops",
+    "test_ze_space",
     "test_syncobj_fds",
     "test_exec_races",
 ]
@@ -42,6 +44,7 @@ FLAGS = [
     f"-I{MOCK}",
     f"-I{ROOT / 'ioctl'}",
     f"-I{STREAM}",
+    f"-I{ZE}",
     "-pthread",
 ]
 ASAN = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
@@ -57,7 +60,12 @@ def core_sources() -> list[Path]:
     names = {path.name for path in MOCK.glob("*.c")}
     sources = [MOCK / name for name in sorted(names) if f" {name}" in listed.replace("\n", " ")]
     assert MOCK / "vm.c" in sources
-    return [*sources, *sorted((ROOT / "ioctl").glob("xe_*.c")), *sorted(STREAM.glob("*.c"))]
+    return [
+        *sources,
+        *sorted((ROOT / "ioctl").glob("xe_*.c")),
+        *sorted(STREAM.glob("*.c")),
+        *sorted(ZE.glob("*.c")),
+    ]
 
 
 def build_core(directory: Path, sanitizer: list[str]) -> list[Path]:
