@@ -1,7 +1,7 @@
 /* ze_ipc._buffer: a base type that gives Python classes the buffer protocol on every Python from 3.10 on.
 
-   A Python class can only offer a buffer by itself since 3.12 (PEP 688). The structure and the two slot numbers below are
-   those of CPython's stable ABI since 3.11; 3.10 has the same layout without promising it. */
+   A Python class can only offer a buffer by itself since 3.12 (PEP 688). The structure and the two slot numbers below
+   are those of CPython's stable ABI since 3.11; 3.10 has the same layout without promising it. */
 #include <Python.h>
 
 #if Py_LIMITED_API + 0 < 0x030b0000

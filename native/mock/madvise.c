@@ -78,7 +78,8 @@ static int split_at(struct vm *vm, uint64_t va)
     return vma && vma->start < va && !vma->bo ? vma_split(vm, va) : 0;
 }
 
-/* The memory an object may live in decides who can do atomics on it (as measured; device atomics are possible everywhere). */
+/* The memory an object may live in decides who can do atomics on it (as measured; device atomics are possible
+ * everywhere). */
 static bool atomic_is_possible(const struct bo *bo, uint32_t value)
 {
     bool system = bo->placement >> REGION_SYSTEM & 1, vram = bo->placement >> REGION_VRAM & 1;
