@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ze_ipc import arguments, native_range, share, transport
 from ze_ipc.broker import Broker
 from ze_ipc.cpu_access import CpuAccess
+from ze_ipc.device_facts import DeviceFacts
 from ze_ipc.errors import InvalidArgument, UnsupportedFeature, ZeIpcError
 from ze_ipc.handle import HandleFields
 from ze_ipc.imported_objects import ImportCache, ImportedObjects
@@ -24,7 +25,7 @@ from ze_ipc.reservation import Reservation
 from ze_ipc.usm import UsmAllocation
 
 if TYPE_CHECKING:
-    from ze_ipc.backend import Access, Backend, CpuMapping, Placement, UsmKind, Way
+    from ze_ipc.backend import Access, Backend, CpuMapping, Placement, UsmKind
     from ze_ipc.broker_importers import Importer
     from ze_ipc.imported_range import ImportedRange
     from ze_ipc.manifest import Manifest
@@ -47,7 +48,7 @@ class OpenCheck:
         return self.ok
 
 
-class Device(Owner):
+class Device(DeviceFacts):
     """One GPU, opened through one backend. Usable from several threads; not after fork().
 
     Made by ``ze_ipc.open_device``. close() ends every export of this device and unmaps everything.
@@ -63,60 +64,6 @@ class Device(Owner):
         self._owned: weakref.WeakSet[Owner] = weakref.WeakSet()
         self._open(None)
         self._abandoned: Abandoned = Abandoned()
-
-    # ---- what it is
-
-    @property
-    def backend(self) -> str:
-        """``"level_zero"`` or ``"xe"``."""
-        return self._backend.name
-
-    @property
-    def ipc_path(self) -> Way:
-        """How ranges reach other processes: ``"native"`` by the driver's own range extension,
-        ``"emulated"`` by objects that travel one by one, ``"unsupported"``.
-        """
-        return self._backend.ipc_path.way
-
-    @property
-    def ipc_path_reason(self) -> str:
-        """Why it is that way, in one sentence."""
-        return self._backend.ipc_path.reason
-
-    @property
-    def is_mock(self) -> bool:
-        """Whether no real GPU is behind it, however the mock was reached."""
-        return self._backend.info.is_mock
-
-    @property
-    def name(self) -> str:
-        """The device's name in words."""
-        return self._backend.info.name
-
-    @property
-    def uuid(self) -> bytes:
-        """16 bytes; the same in every process and backend of this machine."""
-        return self._backend.info.uuid
-
-    @property
-    def pci_address(self) -> str:
-        """``dddd:bb:dd.f``."""
-        return self._backend.info.pci_address
-
-    @property
-    def render_node(self) -> str:
-        """The node that was opened, such as ``/dev/dri/renderD128``."""
-        return self._backend.info.render_node
-
-    @property
-    def page_size(self) -> int:
-        """Bytes: what sizes and offsets of mappings must be multiples of."""
-        return self._backend.info.page_size
-
-    @property
-    def memory_size(self) -> int:
-        """Bytes of device-local memory; 0 on an integrated device."""
-        return self._backend.info.device_memory
 
     # ---- memory
 
