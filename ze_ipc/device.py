@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
+import os
 import threading
 import time
+import warnings
 import weakref
 from array import array
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -312,12 +317,18 @@ class Device(DeviceFacts):
         """Rows of an imported range; each holds a reference, as every row does."""
         with self._lock:
             self._check("Device.open_ipc_handle")
-            self._table.reserve(base, manifest.covered_size)
-            self._table.map_extents(
-                base, objects, manifest.offsets, manifest.sizes, manifest.access
-            )
-            self._table.add_import(base + manifest.window_offset, manifest.window_size)
             self._backend.retain_objects(objects)
+            with ExitStack() as undo:
+                undo.callback(self._backend.release_objects, objects)
+                size = manifest.covered_size
+                self._table.reserve(base, size)
+                undo.callback(self._table.unreserve, base, size)
+                self._table.map_extents(
+                    base, objects, manifest.offsets, manifest.sizes, manifest.access
+                )
+                undo.callback(self._table.unmap, base, size)
+                self._table.add_import(base + manifest.window_offset, manifest.window_size)
+                undo.pop_all()
 
     def _forget_import(self, base: int, size: int) -> None:
         with self._lock:
@@ -377,6 +388,14 @@ class Device(DeviceFacts):
             broker.close()
         with self._lock:
             self._backend.close()
+
+    def __del__(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        # close() waits for the broker's threads, one of which may be running this finaliser.
+        with contextlib.suppress(RuntimeError):  # the interpreter is ending
+            _thread.start_new_thread(self.close, ())
 
     def __repr__(self) -> str:
         kind = f"{self.backend} on the mock" if self.is_mock else self.backend

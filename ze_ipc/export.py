@@ -16,8 +16,7 @@ class Export:
     """Holds one reference to every object of a window until the broker is done with it.
 
     Takes the references over. The broker calls it from its threads, and ``retired`` once at the
-    end: live imports
-    have references of their own.
+    end: live imports have references of their own.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -96,6 +97,48 @@ def test_what_is_collected_open_is_reported_and_given_back(
         assert [w.category for w in caught] == [ResourceWarning]
         device.reserve(PAGE).close()  # the next call closes what was abandoned
         assert not len(device._abandoned)
+
+
+def test_a_device_that_is_collected_open_is_closed_with_all_it_serves() -> None:
+    device = ze_ipc.open_device("mock")
+    reservation = one_page(device)
+    handle = device.get_ipc_handle(reservation.ptr, PAGE)
+    raw = bytes(handle)
+    told: list[str] = []
+
+    def tell(message: Warning | str, category: type[Warning], *_: object) -> None:
+        told.append(f"{category.__name__} {message}")  # not the warning itself: it holds its source
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = tell
+        del device, reservation, handle
+        gc.collect()
+        deadline = time.monotonic() + 10
+        while any(thread.name.startswith("ze_ipc") for thread in threading.enumerate()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert all(line.startswith("ResourceWarning unclosed <") for line in told)
+    assert any("<Device" in line for line in told)
+    with ze_ipc.open_device("mock") as other, pytest.raises(ze_ipc.ExporterGone):
+        other.open_ipc_handle(raw)
+
+
+def test_an_import_that_cannot_be_entered_leaves_nothing(
+    device: ze_ipc.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(ptr: int, size: int) -> None:
+        raise MemoryError
+
+    with one_page(device) as reservation, device.get_ipc_handle(reservation.ptr, PAGE) as handle:
+        rows, objects = len(device._table), device._backend.live_objects  # type: ignore[attr-defined]
+        with monkeypatch.context() as patched:
+            patched.setattr(device._table, "add_import", fail)
+            with pytest.raises(MemoryError):
+                device.open_ipc_handle(handle)
+        assert (len(device._table), device._backend.live_objects) == (rows, objects)  # type: ignore[attr-defined]
+        with device.open_ipc_handle(handle) as view:
+            assert view.size == PAGE
 
 
 def test_fork_is_refused_at_once(device: ze_ipc.Device) -> None:
