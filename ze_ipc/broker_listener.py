@@ -318,8 +318,9 @@ class Listener:
             self._starved_since = now
             _log.warning("out of file descriptors: the broker waits for some to be closed")
         self._spare_fds()
-        if now - self._starved_since >= self._limits.patience_seconds:
-            self._refuse_waiting()
+        patient = now - self._starved_since < self._limits.patience_seconds
+        if not patient and not self._refuse_waiting():
+            return
         if self._pending:
             self._evict()
         self._watched.remove(self._listening.fileno())
@@ -329,19 +330,28 @@ class Listener:
         self._watched.add(self._listening.fileno(), self._accept)
         self._take_reserve()
 
-    def _refuse_waiting(self) -> None:
-        """Tell the peers in the backlog, one after another, through the reserved fd."""
+    def _refuse_waiting(self) -> bool:
+        """Tell the peers in the backlog, one after another, through the reserved fd.
+
+        Returns whether fds are still short.
+        """
         for _ in range(_REFUSALS_AT_ONCE):
             if self._reserve is None or self._reserve.closed:
-                return
+                return True
             self._reserve.close()
             try:
                 sock, _address = self._listening.accept()
             except OSError:
                 break
+            if self._take_reserve():
+                # There is room for both by now: nobody is refused for what was.
+                self._starved_since = None
+                self._take(sock)
+                return False
             refuse(sock, Status.NO_FDS if self._admissible(sock) else Status.REFUSED_PEER)
             self._take_reserve()
         self._take_reserve()
+        return True
 
     def _admissible(self, sock: socket.socket) -> bool:
         try:
@@ -349,15 +359,16 @@ class Listener:
         except OSError:
             return False
 
-    def _take_reserve(self) -> None:
-        if self._reserve is not None and not self._reserve.closed:
-            return
-        try:
-            self._reserve = Fd(os.eventfd(0, os.EFD_CLOEXEC))
-        except OSError as error:
-            if self._watches is None or error.errno not in _OUT_OF_FDS:
-                raise
-            self._reserve = None
+    def _take_reserve(self) -> bool:
+        """Hold an fd back for ``_refuse_waiting``; False when there is none to be had."""
+        if self._reserve is None or self._reserve.closed:
+            try:
+                self._reserve = Fd(os.eventfd(0, os.EFD_CLOEXEC))
+            except OSError as error:
+                if self._watches is None or error.errno not in _OUT_OF_FDS:
+                    raise
+                self._reserve = None
+        return self._reserve is not None
 
     # The doorbell.
 

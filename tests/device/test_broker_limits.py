@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import resource
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ import pytest
 
 from helpers import broker_child
 from helpers.broker_fakes import FakeExport, eventually, expected, fd_count, open_range
+from ze_ipc import broker_listener
 from ze_ipc.broker import Broker
 from ze_ipc.broker_limits import Limits
+from ze_ipc.broker_protocol import Status
 from ze_ipc.errors import FdLimit, KernelError
 from ze_ipc.handle import HandleFields
 from ze_ipc.transport import TransportName, probe
@@ -127,6 +130,32 @@ def test_exporter_is_short_of_fds_for_long(silent_peers: int) -> None:
         # Pidfds were given up meanwhile: the end is found out by looking.
         assert eventually(lambda: broker.importers(handle.generation) == [])
         probe(handle, time.monotonic() + 5)
+
+
+def test_nobody_is_refused_for_a_shortage_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two peers comes when there is room again, while the first is being told."""
+    refused = []
+    with (
+        Broker(limits=Limits(patience_seconds=0)) as broker,
+        broker_child.importer(broker.handle_fields(*broker.register(FakeExport(1)))) as first,
+        broker_child.importer(broker.handle_fields(*broker.register(FakeExport(1)))) as second,
+    ):
+        first.hear()
+        second.hear()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+        def refuse(sock: socket.socket, status: Status) -> None:
+            really(sock, status)
+            refused.append(status)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            second.ask("connected")
+
+        really = broker_listener.refuse
+        monkeypatch.setattr(broker_listener, "refuse", refuse)
+        with limited(0):
+            assert first.ask("open")[0] == "FdLimit"
+            assert eventually(lambda: len(broker._listener._pending) == 1)
+        assert refused == [Status.NO_FDS]
 
 
 def test_close_does_not_wait_for_ever() -> None:
