@@ -20,6 +20,7 @@ from socket import socket
 from ze_ipc.broker_importers import Importer, ImporterTable
 from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_listener import Listener, refuse
+from ze_ipc.broker_listing import Describe, Listing, is_question
 from ze_ipc.broker_pool import WorkerPool
 from ze_ipc.broker_protocol import (
     Flag,
@@ -70,8 +71,16 @@ class Broker:
     thread and eight fds, whatever it serves, and one fd for each of some importing processes.
     """
 
-    def __init__(self, *, directory: Path | None = None, limits: Limits | None = None) -> None:
-        """Listen at once: in ``directory``, or where socket_dir says."""
+    def __init__(
+        self,
+        *,
+        directory: Path | None = None,
+        limits: Limits | None = None,
+        describe: Describe | None = None,
+    ) -> None:
+        """Listen at once: in ``directory``, or where socket_dir says. ``describe`` tells listings
+        of the device; it must not keep the device alive.
+        """
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
@@ -88,6 +97,7 @@ class Broker:
             max_queued=limits.queued,
         )
         broker_id = secrets.token_bytes(BROKER_ID_SIZE)
+        self._listing = Listing(self._registry, lambda: self._importers, broker_id, describe)
         host = host_identity()
         with ExitStack() as taken, _translated():
             self._dir = SocketDir(directory, create=True) if directory else exporter_dir()
@@ -172,11 +182,12 @@ class Broker:
         _live.discard(self)
         self._dir.unlink(socket_name(self.address.broker))
         listened = self._listener.stop(deadline)
+        self._listing.stop()
         for service in self._pool.stop():
             self._end(service)
         for service in self._running():
             service.interrupt()
-        ended = self._pool.join(deadline) and listened
+        ended = self._listing.join(deadline) and self._pool.join(deadline) and listened
         if listened:
             # Nobody hears their last words any more.
             for service in self._heard:
@@ -216,12 +227,15 @@ class Broker:
         self._listener.abandon()
         for service in list(self._services):
             service.close()
+        self._listing.abandon()
         self._importers.abandon()
         self._dir.close()
 
     # On the listener's thread.
 
     def _answer(self, sock: socket, peer: Peer, message: bytes) -> None:
+        if is_question(message):
+            return self._listing.take(sock, peer, message)
         try:
             request = decode_request(message)
             handle = HandleFields.unpack(request.handle)

@@ -40,11 +40,11 @@ class _Pending:
     deadline: float
 
 
-def refuse(sock: socket.socket, status: Status) -> None:
-    """Say no without waiting, and close."""
+def refuse(sock: socket.socket, status: Status, refusal: bytes | None = None) -> None:
+    """Say no without waiting, and close; ``refusal`` is the message, if not that of an open."""
     with sock:
         try:
-            sock.send(encode_refusal(status), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            sock.send(refusal or encode_refusal(status), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             # What is left unread would reach the peer as a reset, before our answer.
             sock.recv(REQUEST_SIZE + 1, socket.MSG_DONTWAIT)
         except OSError:

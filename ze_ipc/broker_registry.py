@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ze_ipc.broker_protocol import Status
@@ -42,6 +42,11 @@ class Served(Protocol):
     @property
     def size(self) -> int:
         """Bytes of the window, for lists of importers."""
+        ...
+
+    @property
+    def ptr(self) -> int:
+        """GPU VA of the window in the exporter, for listings."""
         ...
 
     def send_reply(self, socket_fd: int, head: bytes, body: bytes | memoryview) -> bool:
@@ -84,6 +89,8 @@ class Registration:
     opens: int = 0
     services: int = 0
     revoked: bool = False
+    since: float = field(default_factory=time.time)
+    """time.time() of its registration."""
 
 
 class Registry:
@@ -147,6 +154,11 @@ class Registry:
     def get(self, generation: int) -> Registration | None:
         """The registration of a generation that is not revoked."""
         return self._table.get(generation)
+
+    def registrations(self) -> list[Registration]:
+        """Those that are not revoked, oldest first."""
+        with self._lock:
+            return list(self._table.values())
 
     def revoke(self, generation: int) -> bool:
         """Serve that generation no more; services that run may finish. False: it was not served."""

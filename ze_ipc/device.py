@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ze_ipc import arguments, native_range, share, transport
+from ze_ipc import arguments, device_listing, native_range, share, transport
 from ze_ipc.broker import Broker
 from ze_ipc.cpu_access import CpuAccess
 from ze_ipc.device_facts import DeviceFacts
@@ -374,7 +374,7 @@ class Device(DeviceFacts):
 
     def _broker_started(self) -> Broker:
         if self._broker is None:
-            self._broker = Broker()
+            self._broker = Broker(describe=device_listing.describer(self))
         return self._broker
 
     def _release(self) -> None:

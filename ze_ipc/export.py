@@ -20,11 +20,13 @@ class Export:
     """
 
     def __init__(
-        self, backend: Backend, manifest_bytes: bytes, objects: array[int], size: int
+        self, backend: Backend, manifest_bytes: bytes, objects: array[int], ptr: int, size: int
     ) -> None:
         self.manifest_bytes = manifest_bytes
         """As it goes over the wire."""
         self.object_count = len(objects)
+        self.ptr = ptr
+        """GPU VA of the window's first byte."""
         self.size = size
         """Bytes of the window."""
         self._backend = backend

@@ -142,6 +142,18 @@ class MappingTable:
         """A copy of the rows that have a byte in ``[ptr, ptr + size)``, whole (not clipped)."""
         return self._rows.copy(*self._rows.span(ptr, ptr + size))
 
+    def everything(self) -> Columns:
+        """A copy of all rows."""
+        return self._rows.copy(*self._rows.span(0, VA_END))
+
+    def reservations(self) -> list[Interval[None]]:
+        """All of them, in VA order."""
+        return self._reservations.all_in(0, VA_END)
+
+    def imports(self) -> list[Interval[None]]:
+        """All imported windows, in VA order."""
+        return self._imports.all_in(0, VA_END)
+
     def clear(self) -> array[int]:
         """Forget everything; the objects whose references the rows and the USM held."""
         objects = self._rows.clear().objects

@@ -40,7 +40,7 @@ def export_range(device: Device, ptr: int, size: int) -> RangeHandle:
     )
     broker = device._broker_started()
     backend.retain_objects(objects)
-    export = Export(backend, manifests.encode(manifest), objects, size)
+    export = Export(backend, manifests.encode(manifest), objects, ptr, size)
     try:
         generation, secret = broker.register(export)
     except BaseException:

@@ -30,6 +30,7 @@ class FakeExport:
         self.object_count = objects
         self.manifest_bytes = manifest
         self.size = 4096 * objects
+        self.ptr = 0x10000
         self.events: list[str] = []
         self.peers: list[Peer] = []
         self.changed = threading.Condition()

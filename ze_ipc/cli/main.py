@@ -40,6 +40,8 @@ VERBS = (
     Verb("devices", "devices", "list the GPUs that can be opened here"),
     Verb("doctor", "doctor", "say what works here, what does not, and what fixes it"),
     Verb("inspect", "inspect", "say what a handle is and whether its exporter is alive"),
+    Verb("ls", "ls", "list who exports ranges on this host and who has opened them"),
+    Verb("map", "map", "draw a handle's range or a process's mappings, in the terminal or as SVG"),
     Verb("bench", "bench", "measure what sharing costs, beside plain C"),
     Verb("mock", "mock", "run a program with the mock as its GPU"),
 )
