@@ -113,6 +113,13 @@ class Backend(Protocol):
         """The driver's own way, where it has one."""
         ...
 
+    @property
+    def sycl_place(self) -> int | None:
+        """The device's place among those of its driver, where the addresses are of another
+        library's context, which can use them; else None.
+        """
+        ...
+
     def in_context(self, context: int) -> Backend:
         """The same device in a ze_context_handle_t of another library; UnsupportedFeature where
         there are no contexts.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from ze_ipc.backend import Backend
+    from ze_ipc.backend import Backend, CpuMapping
     from ze_ipc.columns import Columns
     from ze_ipc.mapping_table import MappingTable
 
@@ -41,6 +41,23 @@ class CpuAccess:
         if raw.nbytes:
             with self._held("Device.write", ptr, raw.nbytes, write=True) as rows:
                 self._backend.write_extents(rows.objects, rows.offsets, rows.sizes, raw)
+
+    def map(self, ptr: int, size: int) -> tuple[CpuMapping, bool]:
+        """A CPU view of the pages of ``[ptr, ptr + size)`` as they are mapped now, and whether it
+        is read-only.
+        """
+        page = self._backend.info.page_size
+        start, end = ptr // page * page, -(-(ptr + size) // page) * page
+        with self._held("memoryview", start, end - start, write=False) as rows:
+            read_only = READ_ONLY in rows.access
+            return self._backend.cpu_map(
+                rows.objects, rows.offsets, rows.sizes, not read_only
+            ), read_only
+
+    def has_read_only(self, ptr: int, size: int) -> bool:
+        """Whether something in ``[ptr, ptr + size)`` is mapped read-only."""
+        with self._lock:
+            return READ_ONLY in self._table.window(ptr, size).access
 
     def check(self, call: str, ptr: int, size: int, *, write: bool) -> Columns:
         """The rows of the window, clipped to its bytes; raises unless all of it is mapped (and

@@ -377,11 +377,16 @@ class Device(DeviceFacts):
             self._broker = Broker(describe=device_listing.describer(self))
         return self._broker
 
+    def _check_unused(self) -> None:
+        for owner in [*self._contexts.values(), *self._owned]:
+            if not owner.closed:
+                owner._check_unused()
+
     def _release(self) -> None:
         for inside in self._contexts.values():
             inside.close()
         for owner in list(self._owned):
-            owner._closed = True
+            owner._lose()
         with self._lock:
             broker, self._broker = self._broker, None
         if broker is not None:

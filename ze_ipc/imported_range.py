@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from ze_ipc._buffer import BufferBase
+from ze_ipc.array_like import ArrayLike
 from ze_ipc.backend import OpenTimings
-from ze_ipc.errors import ZeIpcError
+from ze_ipc.cpu_window import CpuLease, CpuWindow
+from ze_ipc.dlpack import GpuLease
 from ze_ipc.owner import Owner
 
 if TYPE_CHECKING:
@@ -17,13 +19,13 @@ if TYPE_CHECKING:
     from ze_ipc.manifest import Manifest
 
 
-class ImportedRange(BufferBase, Owner):
+class ImportedRange(BufferBase, ArrayLike, Owner):
     """Owns one reservation, the imported objects and their maps; ``ptr`` is where the exporter's
     ``ptr`` was.
 
-    ``memoryview(view)`` is a zero-copy CPU view where the memory is CPU-visible. A CPU view stays
-    valid until it is
-    released, even after close(); GPU access ends with close().
+    ``memoryview(view)`` and ``array()`` are zero-copy views where the memory is CPU-visible. A CPU
+    view stays valid until it is released, even after close(); GPU access ends with close(), which
+    raises BufferError while another library uses the GPU addresses by DLPack.
     """
 
     def __init__(
@@ -39,9 +41,10 @@ class ImportedRange(BufferBase, Owner):
         self._base = base
         self._manifest = manifest
         self._objects = objects
-        self._view_lock = threading.Lock()
-        self._views = 0
-        self._cpu: CpuMapping | None = None
+        self._window = self._new_window()
+        self._sycl: object = None
+        """The SYCL queue or context that it was opened for (interop.sycl)."""
+        self._gpu_leases: weakref.WeakSet[GpuLease] = weakref.WeakSet()
         self.ptr = base + manifest.window_offset
         """GPU VA of the first byte of the window; as unaligned as the exporter's was."""
         self.size = manifest.window_size
@@ -72,30 +75,54 @@ class ImportedRange(BufferBase, Owner):
         """Bytes mapped: the window rounded out to pages."""
         return self._manifest.covered_size
 
-    def _acquire_buffer(self) -> tuple[int, int, bool]:
+    @property
+    def device(self) -> Device:
+        """The open device that it is mapped on."""
+        return self._device
+
+    def _acquire_buffer(self) -> CpuLease:
         self._check("memoryview(ImportedRange)")
-        with self._view_lock:
-            if self._cpu is None:
-                try:
-                    self._cpu = self._device._cpu_map(self._manifest, self._objects.objects)
-                except (ZeIpcError, OSError) as error:
-                    raise BufferError(f"no CPU view of this range: {error}") from error
-            self._views += 1
-            return self._cpu.address + self._manifest.window_offset, self.size, self.read_only
+        return CpuLease(self, self._window)
 
-    def _release_buffer(self) -> None:
-        with self._view_lock:
-            self._views -= 1
-            self._drop_cpu_map()
+    # ---- what arrays ask
 
-    def _drop_cpu_map(self) -> None:
-        if self._views == 0 and self.closed and self._cpu is not None:
-            cpu, self._cpu = self._cpu, None
-            cpu.close()
+    def _cpu_window(self, offset: int, size: int) -> tuple[CpuWindow, int]:
+        self._check("ImportedRange.array")
+        return self._window, offset
+
+    def _new_window(self) -> CpuWindow:
+        manifest, objects = self._manifest, self._objects.objects
+
+        def make() -> tuple[CpuMapping, bool]:
+            return self._device._cpu_map(manifest, objects), manifest.read_only
+
+        return CpuWindow(make, manifest.window_offset, manifest.window_size, keep=True)
+
+    def _gpu_lease(self) -> GpuLease | None:
+        self._check("ImportedRange.array")
+        place = self._device._backend.sycl_place
+        if place is None:
+            return None
+        lease = GpuLease(self, place)
+        self._gpu_leases.add(lease)
+        return lease
+
+    def _sycl_object(self) -> object:
+        return self._sycl
+
+    def _check_unused(self) -> None:
+        if self._gpu_leases:
+            raise BufferError(
+                f"{len(self._gpu_leases)} arrays of other libraries use {self!r}: "
+                "delete them before close()"
+            )
+
+    def _lose(self) -> None:
+        super()._lose()
+        self._window.drop()
 
     def _release(self) -> None:
-        with self._view_lock:
-            self._drop_cpu_map()
+        self._window.drop()
         self._device._close_import(self._base, self._manifest.covered_size, self._objects)
 
     def __len__(self) -> int:

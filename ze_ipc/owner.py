@@ -69,14 +69,22 @@ class Owner:
         if os.getpid() != self._pid:  # the parent owns it; a forked child only forgets
             self._closed = True
             return
+        self._check_unused()
         with self._close_lock:
             if self._closed:
                 return
             self._closed = True
         self._release()
 
+    def _check_unused(self) -> None:
+        """Raise BufferError while another library uses what close() would take away."""
+
     def _release(self) -> None:
         raise NotImplementedError
+
+    def _lose(self) -> None:
+        """The device is closing, and takes everything on it along: this is closed, too."""
+        self._closed = True
 
     def _check(self, call: str) -> None:
         """Raise unless this object is open and belongs to this process."""

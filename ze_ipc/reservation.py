@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ze_ipc._buffer import BufferBase
+from ze_ipc.array_like import ArrayLike
+from ze_ipc.cpu_window import CpuLease, CpuWindow
 from ze_ipc.errors import InvalidArgument
 from ze_ipc.owner import Owner
 
 if TYPE_CHECKING:
-    from ze_ipc.backend import Access
+    from ze_ipc.backend import Access, CpuMapping
     from ze_ipc.device import Device
     from ze_ipc.physical_memory import PhysicalMemory
 
 
-class Reservation(Owner):
-    """Owns a range of GPU VA (zeVirtualMemReserve); close() unmaps what is still mapped in it."""
+class Reservation(BufferBase, ArrayLike, Owner):
+    """Owns a range of GPU VA (zeVirtualMemReserve); close() unmaps what is still mapped in it.
+
+    ``memoryview(reservation)`` and ``array()`` are zero-copy CPU views of what is mapped at that
+    moment, without a hole; they stay valid, and stay what they are, whatever is mapped later.
+    """
 
     def __init__(self, device: Device, ptr: int, size: int) -> None:
         self._device = device
@@ -55,6 +62,33 @@ class Reservation(Owner):
         """
         self._check("Reservation.unmap")
         self._device._unmap(self, at, size)
+
+    @property
+    def device(self) -> Device:
+        """The open device whose addresses these are."""
+        return self._device
+
+    @property
+    def read_only(self) -> bool:
+        """Whether something in it is mapped read-only now."""
+        self._check("Reservation.read_only")
+        return self._device._cpu_access().has_read_only(self.ptr, self.size)
+
+    def _acquire_buffer(self) -> CpuLease:
+        window, _ = self._cpu_window(0, self.size)
+        return CpuLease(self, window)
+
+    def _cpu_window(self, offset: int, size: int) -> tuple[CpuWindow, int]:
+        self._check("memoryview(Reservation)")
+        # An array without elements has an address, too.
+        offset, size = min(offset, self.size - 1), max(size, 1)
+        ptr = self.ptr + offset
+        inside = ptr % self._device.page_size
+
+        def make() -> tuple[CpuMapping, bool]:
+            return self._device._cpu_access().map(ptr, size)
+
+        return CpuWindow(make, inside, size, keep=False), 0
 
     def _release(self) -> None:
         self._device._unreserve(self.ptr, self.size)

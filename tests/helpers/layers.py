@@ -17,6 +17,7 @@ LAYER_OF = {
     "os_errors": LEAVES,
     "fds": LEAVES,
     "_buffer": LEAVES,
+    "_dlpack": LEAVES,
     "elf": LEAVES,
     "loader": LEAVES,
     "_ze": 0,

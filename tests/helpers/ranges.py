@@ -80,6 +80,10 @@ def put_handle(state: State) -> None:
     state.pop("handle").close()
 
 
+def close_reservation(state: State) -> None:
+    state.pop("reservation").close()
+
+
 def close_view(state: State, name: str = "view") -> None:
     state.pop(name).close()
 

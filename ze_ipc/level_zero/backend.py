@@ -65,6 +65,11 @@ class LevelZeroBackend:
             )
             undo.pop_all()
 
+    @property
+    def sycl_place(self) -> int | None:
+        """The device's place among the driver's, in another library's context; else None."""
+        return self._context.gpu.place if self._context.is_foreign else None
+
     def in_context(self, context: int) -> LevelZeroBackend:
         """The same device in a ze_context_handle_t that another library owns."""
         self._context.check()

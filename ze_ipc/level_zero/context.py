@@ -48,6 +48,11 @@ class Context:
     def closed(self) -> bool:
         return self._closed
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another library owns the ze_context_handle_t."""
+        return not self._own
+
     def check(self) -> None:
         """Raise when the context is closed or was made before a fork."""
         if os.getpid() != self._pid:

@@ -43,6 +43,8 @@ class GpuDevice:
     """Bytes of the longest pattern that a fill may have there."""
     tiles: int
     """Sub-devices, at least 1."""
+    place: int = 0
+    """Among the GPUs of its driver."""
 
 
 def find_drivers(table: Table) -> list[Driver]:
@@ -105,13 +107,13 @@ def find_devices(table: Table, driver: Driver) -> list[GpuDevice]:
     table.call("DeviceGet", driver.handle, count, ffi.NULL)
     handles = ffi.new("ze_device_handle_t[]", max(1, count[0]))
     table.call("DeviceGet", driver.handle, count, handles)
-    found = []
+    found: list[GpuDevice] = []
     for index in range(count[0]):
         facts = ffi.new("ze_device_properties_t *")
         facts.stype = lib.ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES
         table.call("DeviceGetProperties", handles[index], facts)
         if facts.type == lib.ZE_DEVICE_TYPE_GPU:
-            found.append(_device(table, driver, handles[index], facts))
+            found.append(_device(table, driver, handles[index], facts, len(found)))
     return found
 
 
@@ -126,7 +128,7 @@ def no_device(device: object, found: list[GpuDevice]) -> DeviceNotVisible:
     )
 
 
-def _device(table: Table, driver: Driver, handle: Any, facts: Any) -> GpuDevice:
+def _device(table: Table, driver: Driver, handle: Any, facts: Any, place: int) -> GpuDevice:
     group, pattern = _copy_group(table, handle)
     integrated = facts.flags & lib.ZE_DEVICE_PROPERTY_FLAG_INTEGRATED
     tiles = ffi.new("uint32_t *")
@@ -141,6 +143,7 @@ def _device(table: Table, driver: Driver, handle: Any, facts: Any) -> GpuDevice:
         copy_group=group,
         fill_pattern=pattern,
         tiles=max(1, tiles[0]),
+        place=place,
     )
 
 

@@ -45,6 +45,7 @@ class XeBackend:
     name: Literal["xe", "level_zero"] = "xe"
     ipc_path = IpcPath("emulated", "the kernel driver shares objects, one dma-buf each")
     native = None
+    sycl_place = None
 
     def __init__(self, device: Device, facts: Facts, pci_address: str, is_mock: bool) -> None:
         """Takes over the device, and closes it when this fails."""
