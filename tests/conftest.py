@@ -6,21 +6,16 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
 from multiprocessing import resource_tracker
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-from helpers import leaks
 
 # A machine that does other things too must not turn a correct test red.
 settings.register_profile(
     "shared", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("shared")
-
-_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,25 +33,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if report.failed:
-        item.stash[_FAILED] = True
-    return report
-
-
 @pytest.fixture(autouse=True)
-def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test unless it gave back all fds, threads, mappings, children and files.
-
-    A test that has failed already is not asked: its traceback keeps its objects alive.
-    """
-    before = leaks.take()
-    yield
-    if not request.node.stash.get(_FAILED, False):
-        left = leaks.left_behind(before)
-        if left:
-            pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
+def nothing_left_behind(no_leaks: None) -> None:
+    """Every test gives back all fds, threads, mappings, children and files, as the plugin sees."""

@@ -84,7 +84,8 @@ class MockDevice:
         peer: bool = True,
     ) -> None:
         self.index = index
-        self.profile = profile
+        self.profile: Profile | None = profile
+        """None: not configured through this object."""
         name = ffi.new("char[]", profile.encode())
         config = ffi.new(
             "struct xe_mock_config *",
@@ -106,6 +107,14 @@ class MockDevice:
                 profile=profile,
                 errno=-rc,
             )
+
+    @classmethod
+    def attached(cls, index: int = 0) -> MockDevice:
+        """Mock device ``index`` as it is, whoever configured it: for faults, counts and stats."""
+        device = cls.__new__(cls)
+        device.index = index
+        device.profile = None
+        return device
 
     @property
     def node(self) -> str:
@@ -182,6 +191,22 @@ class MockDevice:
 
     def __repr__(self) -> str:
         return f"MockDevice(index={self.index}, profile={self.profile!r})"
+
+
+def held() -> dict[int, MockStats]:
+    """What this process holds of each mock device of which it holds anything."""
+    found = {}
+    for index in range(lib.XE_MOCK_MAX_DEVICES):
+        stats = MockDevice.attached(index).stats()
+        if any(getattr(stats, field) for field in MockStats.__slots__):
+            found[index] = stats
+    return found
+
+
+def clear_all_faults() -> None:
+    """Forget the faults of every mock device of this process."""
+    for index in range(lib.XE_MOCK_MAX_DEVICES):
+        MockDevice.attached(index).clear_faults()
 
 
 def _name_of(request: int) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import ze_ipc
-from helpers import leaks, ranges
-from ze_ipc import errors
+from helpers import ranges
+from ze_ipc import errors, leaks
 from ze_ipc.peer_process import Peer
 
 

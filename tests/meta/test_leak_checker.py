@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import leaks
+from ze_ipc import leaks
 from ze_ipc.fds import Fd
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -20,7 +20,7 @@ WARNINGS = ["-W", "error::ResourceWarning", "-W", "error::pytest.PytestUnraisabl
 CASES = """
 import mmap, os, pathlib, socket, subprocess, sys, threading
 import pytest
-from helpers import leaks
+from ze_ipc import leaks
 
 kept = []
 leaks.SETTLE_SECONDS = 0.3

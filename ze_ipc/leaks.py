@@ -1,15 +1,22 @@
-"""What a process holds, as the kernel sees it, so that a test can prove to give it all back."""
+"""What a process holds, as the kernel sees it, so that a test can prove to give it all back.
+
+The fixture ``no_leaks`` of the pytest plugin asks it.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
 import re
+import socket
+import sys
 import time
 import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+
+from ze_ipc.policy import peer_of
 
 SETTLE_SECONDS = 3.0
 """Threads and children may take so long to end after a test; only a red check waits."""
@@ -37,10 +44,13 @@ class Snapshot:
     """Socket files in the broker directories."""
     mock_files: frozenset[str]
     """Bytes of mock objects of this process."""
+    mock_holdings: Counter[str]
+    """Open files, GEM handles, VMs, objects and mappings of this process's mock devices."""
 
     def new_in(self, after: Snapshot) -> list[str]:
         """What ``after`` has and this has not, one line each."""
         mappings = after.mappings - self.mappings
+        held = after.mock_holdings - self.mock_holdings
         return [
             *(f"fd {name}" for name in sorted(after.fds - self.fds)),
             *(f"thread {name}" for name in sorted(after.threads - self.threads)),
@@ -48,18 +58,20 @@ class Snapshot:
             *(f"child process {name}" for name in sorted(after.children - self.children)),
             *(f"socket file {name}" for name in sorted(after.sockets - self.sockets)),
             *(f"mock object {name}" for name in sorted(after.mock_files - self.mock_files)),
+            *(f"{name} x{count}" for name, count in sorted(held.items())),
         ]
 
 
-def take() -> Snapshot:
-    """What this process holds now."""
+def take(before: Snapshot | None = None) -> Snapshot:
+    """What this process holds now; what ``before`` has as well is not looked at closely."""
     return Snapshot(
         fds=frozenset(_fds()),
         threads=frozenset(_names("/proc/self/task")),
         mappings=_mappings(),
         children=frozenset(_children()),
-        sockets=frozenset(_socket_files()),
+        sockets=frozenset(_socket_files(before.sockets if before else frozenset())),
         mock_files=frozenset(_mock_files()),
+        mock_holdings=_mock_holdings(),
     )
 
 
@@ -75,7 +87,7 @@ def left_behind(before: Snapshot) -> list[str]:
     """What is held now and was not before, after waiting SETTLE_SECONDS for it to go."""
     warned = collect()
     deadline = time.monotonic() + SETTLE_SECONDS
-    while (leaks := before.new_in(take())) and time.monotonic() < deadline:
+    while (leaks := before.new_in(take(before))) and time.monotonic() < deadline:
         time.sleep(0.02)
     return warned + leaks
 
@@ -99,7 +111,10 @@ def mock_directories() -> list[Path]:
 
 def _fds() -> list[str]:
     found = []
+    tracker = str(getattr(_resource_tracker(), "_fd", None))
     for number in _names("/proc/self/fd"):
+        if number == tracker:
+            continue
         link = Path("/proc/self/fd", number)
         if not link.is_symlink():  # the descriptor that listed the directory
             continue
@@ -119,7 +134,9 @@ def _mappings() -> Counter[str]:
 
 
 def _children() -> list[str]:
-    return [child for task in _names("/proc/self/task") for child in _children_of(task)]
+    tracker = str(getattr(_resource_tracker(), "_pid", None))
+    children = (child for task in _names("/proc/self/task") for child in _children_of(task))
+    return [child for child in children if child != tracker]
 
 
 def _children_of(task: str) -> list[str]:
@@ -135,14 +152,25 @@ def _names(directory: str) -> list[str]:
     return [path.name for path in Path(directory).iterdir()]
 
 
-def _socket_files() -> list[str]:
+def _socket_files(known: frozenset[str]) -> list[str]:
+    """Those of living processes other than this one are theirs: tests may run side by side."""
     return [
         str(path)
         for directory in broker_directories()
         if directory.is_dir()
         for path in directory.iterdir()
-        if path.is_socket()
+        if str(path) in known or (path.is_socket() and not _is_anothers(path))
     ]
+
+
+def _is_anothers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+            return peer_of(probe).pid != os.getpid()
+        except OSError:
+            return False
 
 
 def _mock_files() -> list[str]:
@@ -152,3 +180,23 @@ def _mock_files() -> list[str]:
         for path in directory.rglob("*")
         if path.is_file() and path.stat().st_size
     ]
+
+
+def _mock_holdings() -> Counter[str]:
+    if "ze_ipc._mock" not in sys.modules:  # then nobody has a mock device
+        return Counter()
+    from ze_ipc import mock
+
+    return Counter(
+        {
+            f"mock device {index}: {kind.rstrip('s')}": getattr(stats, kind)
+            for index, stats in mock.held().items()
+            for kind in ("files", "handles", "vms", "objects", "mappings")
+        }
+    )
+
+
+def _resource_tracker() -> object:
+    """multiprocessing's: a child and a descriptor that live as long as this process."""
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    return getattr(module, "_resource_tracker", None)
