@@ -43,8 +43,11 @@ if TYPE_CHECKING:
         ZeIpcError,
     )
     from ze_ipc.imported_range import ImportedRange
+    from ze_ipc.importer import Importer, ImporterEvent
+    from ze_ipc.manifest import Exposure
     from ze_ipc.open_device import list_devices, open_device
     from ze_ipc.physical_memory import PhysicalMemory
+    from ze_ipc.policy import Policy
     from ze_ipc.range_handle import RangeHandle
     from ze_ipc.reservation import Reservation
     from ze_ipc.usm import UsmAllocation
@@ -83,8 +86,11 @@ _NAMES = {
         "ZeIpcError",
     ),
     "imported_range": ("ImportedRange",),
+    "importer": ("Importer", "ImporterEvent"),
+    "manifest": ("Exposure",),
     "open_device": ("list_devices", "open_device"),
     "physical_memory": ("PhysicalMemory",),
+    "policy": ("Policy",),
     "range_handle": ("RangeHandle",),
     "reservation": ("Reservation",),
     "usm": ("UsmAllocation",),
@@ -131,11 +137,14 @@ __all__ = [
     "DeviceNotVisible",
     "DriverError",
     "ExporterGone",
+    "Exposure",
     "FdLimit",
     "ForkedProcess",
     "HandleObjectInUse",
     "HandleRevoked",
     "ImportedRange",
+    "Importer",
+    "ImporterEvent",
     "InvalidArgument",
     "InvalidHandle",
     "InvalidNullPointer",
@@ -147,6 +156,7 @@ __all__ = [
     "OutOfHostMemory",
     "PeerAccessError",
     "PhysicalMemory",
+    "Policy",
     "RangeHandle",
     "Reservation",
     "Result",

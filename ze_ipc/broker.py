@@ -17,15 +17,17 @@ from functools import partial
 from pathlib import Path
 from socket import socket
 
-from ze_ipc.broker_importers import Importer, ImporterTable
+from ze_ipc.broker_importers import ImporterTable
 from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_listener import Listener, refuse
 from ze_ipc.broker_listing import Describe, Listing, is_question
 from ze_ipc.broker_pool import WorkerPool
 from ze_ipc.broker_protocol import (
+    RELEASE,
     Flag,
     Malformed,
     Status,
+    decode_release,
     decode_request,
     doorbell_name,
 )
@@ -34,6 +36,7 @@ from ze_ipc.broker_service import Service
 from ze_ipc.errors import Closed, ForkedProcess, InvalidHandle, KernelError, ZeIpcError
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
+from ze_ipc.importer import Importer, ImporterEvent
 from ze_ipc.os_errors import error_of_os
 from ze_ipc.policy import Peer, Policy
 from ze_ipc.socket_dir import SocketDir, exporter_dir, socket_name
@@ -44,6 +47,7 @@ BROKER_ID_SIZE = 8
 """Bytes."""
 
 _BACKLOG = 4096
+_CALLBACKS = 1 << 16
 _CLOSE_SECONDS = 5.0
 _EXIT_SECONDS = 1.0
 _ANYBODY = Policy()
@@ -95,6 +99,13 @@ class Broker:
             max_threads=limits.threads,
             max_per_key=limits.threads_a_peer,
             max_queued=limits.queued,
+        )
+        self._callbacks: WorkerPool[Callable[[], None]] = WorkerPool(
+            lambda call: call(),
+            name="ze_ipc-callbacks",
+            max_threads=1,
+            max_per_key=1,
+            max_queued=_CALLBACKS,
         )
         broker_id = secrets.token_bytes(BROKER_ID_SIZE)
         self._listing = Listing(self._registry, lambda: self._importers, broker_id, describe)
@@ -166,6 +177,11 @@ class Broker:
         self._look_after_importers()
         return self._importers.of(generation)
 
+    def call_back(self, call: Callable[[], None]) -> None:
+        """Run a user's code some time, one call after another, on a thread for nothing else."""
+        if not self._callbacks.submit(None, call) and not self._closed:
+            _log.warning("a callback was dropped: %d wait already", _CALLBACKS)
+
     def close(self, timeout: float = _CLOSE_SECONDS) -> None:
         """End all connections, join the threads, remove the socket file, retire every export.
 
@@ -183,11 +199,13 @@ class Broker:
         self._dir.unlink(socket_name(self.address.broker))
         listened = self._listener.stop(deadline)
         self._listing.stop()
+        self._callbacks.stop()
         for service in self._pool.stop():
             self._end(service)
         for service in self._running():
             service.interrupt()
         ended = self._listing.join(deadline) and self._pool.join(deadline) and listened
+        ended = self._callbacks.join(deadline) and ended
         if listened:
             # Nobody hears their last words any more.
             for service in self._heard:
@@ -236,6 +254,9 @@ class Broker:
     def _answer(self, sock: socket, peer: Peer, message: bytes) -> None:
         if is_question(message):
             return self._listing.take(sock, peer, message)
+        if message[: len(RELEASE)] == RELEASE:
+            sock.close()
+            return self._release(peer, message)
         try:
             request = decode_request(message)
             handle = HandleFields.unpack(request.handle)
@@ -260,6 +281,15 @@ class Broker:
             service.close()
             return self._registry.end(begun)
         return self._serve_soon(service)
+
+    def _release(self, peer: Peer, message: bytes) -> None:
+        try:
+            generation, token = decode_release(message)
+        except Malformed as error:
+            return _log.info("%s made no proper release: %s", peer, error)
+        if self._registry.get(generation) and (event := self._importers.release(generation, token)):
+            self._tell(generation, event)
+        return None
 
     def _serve_soon(self, service: Service) -> None:
         with self._lock:
@@ -313,7 +343,6 @@ class Broker:
         try:
             if holds:
                 self._record(service)
-                _call_out(service.registration.served.opened, service.peer)
         finally:
             self._end(service)
 
@@ -325,22 +354,30 @@ class Broker:
 
     def _record(self, service: Service) -> None:
         registration = service.registration
-        watched = self._importers.add(
-            registration.generation, service.peer, registration.served.size, service.sock
+        event, watched = self._importers.add(
+            registration.generation,
+            service.peer,
+            registration.served.size,
+            service.sock,
+            service.token,
         )
         if registration.revoked:
             self._importers.forget(registration.generation)
         if not watched:
             self._listener.call_soon(self._listener.want_tick)
+        if event is not None:
+            _call_out(registration.served, event)
 
     def _look_after_importers(self) -> bool:
         """Forget the processes that have ended; whether some must be looked at again."""
-        for peer, generations in self._importers.take_ended():
-            for generation in generations:
-                registration = self._registry.get(generation)
-                if registration is not None:
-                    _call_out(registration.served.closed, peer)
+        for generation, event in self._importers.take_ended():
+            self._tell(generation, event)
         return self._importers.has_unwatched
+
+    def _tell(self, generation: int, event: ImporterEvent) -> None:
+        registration = self._registry.get(generation)
+        if registration is not None:
+            _call_out(registration.served, event)
 
     def _running(self, generation: int | None = None) -> list[Service]:
         with self._lock:
@@ -365,11 +402,11 @@ def _translated() -> Iterator[None]:
         raise KernelError(str(error), errno=errno.EAGAIN, call="pthread_create") from error
 
 
-def _call_out(hook: Callable[[Peer], None], peer: Peer) -> None:
+def _call_out(served: Served, event: ImporterEvent) -> None:
     try:
-        hook(peer)
+        served.on_importer(event)
     except Exception:
-        _log.exception("a hook of an export failed for %s", peer)
+        _log.exception("an export failed to take %s", event)
 
 
 _live: weakref.WeakSet[Broker] = weakref.WeakSet()

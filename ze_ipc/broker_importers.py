@@ -1,4 +1,5 @@
-"""Who holds a range of ours: recorded when a peer says so, forgotten when its process ends.
+"""Who holds a range of ours: recorded when a peer says so, forgotten when it says that it holds it
+no more or when its process ends.
 
 A pidfd tells the end of a process at once and costs one fd, so only a bounded number of them is
 held; processes beyond it are recognised by pid and start time, when somebody asks or by and by.
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 
 from ze_ipc.fds import Fd
 from ze_ipc.host import start_time
+from ze_ipc.importer import Importer, ImporterEvent
 from ze_ipc.pidfd import pidfd_open
 from ze_ipc.policy import Peer
 
@@ -25,20 +27,13 @@ _SO_PEERPIDFD = 77
 _MAX_PROCESSES = 4096
 """Recorded at once; the oldest is forgotten for one more, as strangers' ends may not be known."""
 
+_MAX_TOKENS = 1024
+"""Of one process for one generation; the oldest is forgotten for one more."""
 
-@dataclass(frozen=True, slots=True)
-class Importer:
-    """A process that opened a handle and has not ended since."""
-
-    pid: int
-    """In our pid namespace; 0 when it has none there."""
-    uid: int
-    size: int
-    """Bytes of the window it opened."""
-    since: float
-    """time.time() of its first open."""
-    opens: int
-    """How often it opened the handle; what it closed again is not known."""
+_EARLY = 1024
+"""Releases remembered that came before the open they end: the two travel by connections of their
+own.
+"""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,6 +45,8 @@ class Process:
     """Readable when the process has ended; None: not watched."""
     opened: dict[int, Importer] = field(default_factory=dict)
     """By generation."""
+    tokens: dict[int, dict[int, None]] = field(default_factory=dict)
+    """By generation: what it holds, in the order of arrival."""
 
 
 class ImporterTable:
@@ -62,6 +59,8 @@ class ImporterTable:
         self._lock = threading.Lock()
         self._processes: dict[Hashable, Process] = {}
         self._strangers = itertools.count()
+        self._by_token: dict[tuple[int, int], Hashable] = {}
+        self._early: dict[tuple[int, int], None] = {}
         self._epoll = select.epoll()
         self._max_watched = max_watched
 
@@ -69,21 +68,55 @@ class ImporterTable:
         """The number of the fd to wait on."""
         return self._epoll.fileno()
 
-    def add(self, generation: int, peer: Peer, size: int, sock: socket.socket) -> bool:
-        """Record an open by who connected ``sock``; whether its end will show on fileno()."""
+    def add(
+        self, generation: int, peer: Peer, size: int, sock: socket.socket, token: int = 0
+    ) -> tuple[ImporterEvent | None, bool]:
+        """Record an open by who connected ``sock``: what became of that (None: it was released
+        already), and whether the end of the process will show on fileno().
+        """
         # A peer without a pid here is a process of its own every time: nothing else names it.
         key: Hashable = (peer.pid, start_time(peer.pid)) if peer.pid else next(self._strangers)
         with self._lock:
             if self._epoll.closed:
-                return True
+                return None, True
+            if (generation, token) in self._early:
+                del self._early[generation, token]
+                return None, True
             process = self._processes.get(key)
             if process is None:
                 self._make_room()
                 process = self._processes[key] = Process(peer, self._watch(sock, peer))
             old = process.opened.get(generation)
             since, opens = (old.since, old.opens + 1) if old else (time.time(), 1)
-            process.opened[generation] = Importer(peer.pid, peer.uid, size, since, opens)
-            return process.pidfd is not None
+            importer = Importer(peer.pid, peer.uid, size, since, opens)
+            process.opened[generation] = importer
+            tokens = process.tokens.setdefault(generation, {})
+            tokens[token] = None
+            if len(tokens) > _MAX_TOKENS:
+                self._drop_token(process, generation, next(iter(tokens)))
+            if token:
+                self._by_token[generation, token] = key
+            return ImporterEvent("opened", importer), process.pidfd is not None
+
+    def release(self, generation: int, token: int) -> ImporterEvent | None:
+        """Forget what is held by a token; the event if its process holds no more of the generation.
+
+        The token is a random number of the importer: nobody else can say it.
+        """
+        with self._lock:
+            key = self._by_token.get((generation, token))
+            if key is None:
+                self._early[generation, token] = None
+                if len(self._early) > _EARLY:
+                    del self._early[next(iter(self._early))]
+                return None
+            process = self._processes[key]
+            self._drop_token(process, generation, token)
+            if process.tokens[generation]:
+                return None
+            importer = process.opened[generation]
+            self._drop_generation(key, process, generation)
+            return ImporterEvent("released", importer)
 
     def of(self, generation: int) -> list[Importer]:
         """The importers of a generation, oldest first, as far as they are known."""
@@ -97,8 +130,8 @@ class ImporterTable:
         with self._lock:
             return any(entry.pidfd is None and entry.peer.pid for entry in self._processes.values())
 
-    def take_ended(self) -> list[tuple[Peer, list[int]]]:
-        """Take out the processes that have ended: each with the generations that it had opened."""
+    def take_ended(self) -> list[tuple[int, ImporterEvent]]:
+        """Take out the processes that have ended: (generation, event) of all that they held."""
         with self._lock:
             if self._epoll.closed:
                 return []
@@ -108,19 +141,17 @@ class ImporterTable:
                 for key, process in self._processes.items()
                 if _has_ended(key, process, readable)
             ]
+            held = [entry for _, process in ended for entry in process.opened.items()]
             for key, process in ended:
-                self._unwatch(process)
-                del self._processes[key]
-        return [(process.peer, list(process.opened)) for _, process in ended]
+                self._drop_process(key, process)
+        return [(generation, ImporterEvent("died", importer)) for generation, importer in held]
 
     def forget(self, generation: int) -> None:
         """Drop a generation, and the processes that opened nothing else."""
         with self._lock:
             for key, process in list(self._processes.items()):
-                process.opened.pop(generation, None)
-                if not process.opened:
-                    self._unwatch(process)
-                    del self._processes[key]
+                if generation in process.opened:
+                    self._drop_generation(key, process, generation)
 
     def watch_nobody(self) -> None:
         """Give all pidfds back; their processes stay recorded."""
@@ -139,11 +170,29 @@ class ImporterTable:
             if process.pidfd is not None:
                 process.pidfd.close()
         self._processes.clear()
+        self._by_token.clear()
+        self._early.clear()
         self._epoll.close()
+
+    def _drop_token(self, process: Process, generation: int, token: int) -> None:
+        del process.tokens[generation][token]
+        self._by_token.pop((generation, token), None)
+
+    def _drop_generation(self, key: Hashable, process: Process, generation: int) -> None:
+        for token in [*process.tokens[generation]]:
+            self._drop_token(process, generation, token)
+        del process.tokens[generation], process.opened[generation]
+        if not process.opened:
+            self._unwatch(process)
+            del self._processes[key]
+
+    def _drop_process(self, key: Hashable, process: Process) -> None:
+        for generation in [*process.opened]:
+            self._drop_generation(key, process, generation)
 
     def _make_room(self) -> None:
         while len(self._processes) >= _MAX_PROCESSES:
-            self._unwatch(self._processes.pop(next(iter(self._processes))))
+            self._drop_process(*next(iter(self._processes.items())))
 
     def _watch(self, sock: socket.socket, peer: Peer) -> Fd | None:
         watched = sum(process.pidfd is not None for process in self._processes.values())

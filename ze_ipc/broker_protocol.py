@@ -8,7 +8,11 @@ Everything is little-endian and one SOCK_SEQPACKET message each:
     manifest  the rest in messages of <= 64 KiB, each without a header
     objects   spoken by C (object_stream.c), absent with SKIP_OBJECTS or when there are none, and
               where they came with the reply
-    done      "ZD01", u32 status: 0 when the importer has opened the range
+    done      "ZD01", u32 status: 0 when the importer has opened the range, u64 token
+    release   "ZL01", u32 zero, u64 generation, u64 token: over a connection of its own, unanswered
+
+``token`` is the importer's own number for the objects it got: every open that shares them says it
+when it is done, and the release says that the last of these was closed.
 
 ``room`` is how many fds may come with the reply; an export of more objects, and a broker that has
 no fds to spare at that moment, sends none with it, and the stream after it. A refusal and the
@@ -48,12 +52,16 @@ MAX_ROOM = 253
 
 _REQUEST = struct.Struct(f"<4sHH{HANDLE_SIZE}s")
 _REPLY = struct.Struct("<4sIQQ")
-_DONE = struct.Struct("<4sI")
+_DONE = struct.Struct("<4sIQ")
+_RELEASE = struct.Struct("<4sIQQ")
 
 REQUEST_SIZE = _REQUEST.size
 REPLY_SIZE = _REPLY.size
 """Bytes of a reply without manifest."""
 DONE_SIZE = _DONE.size
+
+RELEASE = b"ZL01"
+"""What a release begins with, where a request could be."""
 
 DOORBELL = b"ZB01"
 """What is rung on a doorbell, beside one connected socket in SCM_RIGHTS."""
@@ -186,19 +194,34 @@ def manifest_message_size(received: int, manifest_size: int) -> int:
     return min(manifest_size - received, MESSAGE_MANIFEST)
 
 
-def encode_done(status: int) -> bytes:
+def encode_done(status: int, token: int = 0) -> bytes:
     """The importer's last word; 0 says that it has the range."""
-    return _DONE.pack(b"ZD01", status)
+    return _DONE.pack(b"ZD01", status, token)
 
 
-def decode_done(message: bytes) -> int:
-    """The status in an importer's last word, or Malformed."""
+def decode_done(message: bytes) -> tuple[int, int]:
+    """(status, token) in an importer's last word, or Malformed."""
     if len(message) != DONE_SIZE:
         raise Malformed(f"a last word of {len(message)} bytes")
-    magic, status = _DONE.unpack(message)
+    magic, status, token = _DONE.unpack(message)
     if magic != b"ZD01":
         raise Malformed("not a last word")
-    return int(status)
+    return status, token
+
+
+def encode_release(generation: int, token: int) -> bytes:
+    """An importer holds the objects of that token no more."""
+    return _RELEASE.pack(RELEASE, 0, generation, token)
+
+
+def decode_release(message: bytes) -> tuple[int, int]:
+    """(generation, token) of a message that begins with RELEASE, or Malformed."""
+    if len(message) != _RELEASE.size:
+        raise Malformed(f"a release of {len(message)} bytes")
+    magic, zero, generation, token = _RELEASE.unpack(message)
+    if magic != RELEASE or zero:
+        raise Malformed("not a release")
+    return generation, token
 
 
 _NEW_HANDLE = "ask the exporter for a new handle"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ze_ipc.broker_protocol import Status
+from ze_ipc.importer import ImporterEvent
 from ze_ipc.policy import Peer, Policy, Verdict
 
 _log = logging.getLogger(__name__)
@@ -63,12 +64,8 @@ class Served(Protocol):
         """Send the objects' fds over a connected unix socket, which stays the broker's."""
         ...
 
-    def opened(self, peer: Peer) -> None:
-        """A peer has said that it holds the range now."""
-        ...
-
-    def closed(self, peer: Peer) -> None:
-        """A peer that had opened has ended."""
+    def on_importer(self, event: ImporterEvent) -> None:
+        """A peer has said that it holds the range now, or no more, or it has ended."""
         ...
 
     def retired(self) -> None:

@@ -56,6 +56,8 @@ class Service:
         served = registration.served
         self._object_count = served.object_count
         manifest = self._manifest = served.manifest_bytes
+        self.token = 0
+        """The importer's number for the objects, once it has said that it holds them."""
         self._streams = self._object_count > 0 and not int(flags) & _SKIP_OBJECTS
         """Whether the objects are still to be sent."""
         self._first: tuple[bytes | memoryview, ...]
@@ -154,7 +156,8 @@ class Service:
     def _holds(self, message: bytes) -> bool:
         if not message:
             raise EOFError
-        return decode_done(message) == 0
+        status, self.token = decode_done(message)
+        return status == 0
 
     def _serve(self) -> bool:
         deadline = time.monotonic() + _SECONDS + _SECONDS_AN_OBJECT * self._object_count

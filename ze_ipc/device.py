@@ -25,16 +25,18 @@ from ze_ipc.manifest import VA_PHASE_SIZE
 from ze_ipc.mapping_table import MappingTable
 from ze_ipc.owner import Abandoned, Owner
 from ze_ipc.physical_memory import PhysicalMemory
+from ze_ipc.policy import Policy
 from ze_ipc.range_handle import RangeHandle
 from ze_ipc.reservation import Reservation
 from ze_ipc.usm import UsmAllocation
 
 if TYPE_CHECKING:
     from ze_ipc.backend import Access, Backend, CpuMapping, Placement, UsmKind
-    from ze_ipc.broker_importers import Importer
     from ze_ipc.imported_range import ImportedRange
+    from ze_ipc.importer import Importer
     from ze_ipc.manifest import Manifest
 
+_ANYBODY = Policy()
 GPU_TIMEOUT = 30.0
 """Seconds that a bind, copy or fill may take before DeviceLost or OpenTimeout is raised."""
 
@@ -115,9 +117,12 @@ class Device(DeviceFacts):
 
     # ---- sharing
 
-    def get_ipc_handle(self, ptr: int, size: int) -> RangeHandle:
+    def get_ipc_handle(self, ptr: int, size: int, policy: Policy | None = None) -> RangeHandle:
         """A handle of ``[ptr, ptr + size)``, a snapshot of what is mapped there now; any ``ptr``
         and ``size``.
+
+        ``policy`` says who may open it, how often, until when and how; None: this user's processes,
+        without limit. A driver's own handle (ipc_path ``native``) knows none: UnsupportedFeature.
 
         As zeMemGetIpcHandleWithProperties with the range descriptor: InvalidSize for size 0,
         InvalidNullPointer for
@@ -132,8 +137,14 @@ class Device(DeviceFacts):
         native = self._backend.native
         with self._lock:
             if native is not None:
+                if policy is not None:
+                    raise UnsupportedFeature(
+                        "the driver's handles open for whoever has them",
+                        call="Device.get_ipc_handle",
+                        hint="pass no policy, or use backend xe",
+                    )
                 return native_range.export_range(self, native, ptr, size)
-            return share.export_range(self, ptr, size)
+            return share.export_range(self, ptr, size, _ANYBODY if policy is None else policy)
 
     def open_ipc_handle(
         self,
@@ -364,6 +375,11 @@ class Device(DeviceFacts):
         if broker is not None:
             broker.revoke(HandleFields.unpack(data).generation)
 
+    def _revoke(self, data: bytes) -> None:
+        broker = self._broker
+        if broker is not None and not native_range.is_native(data):
+            broker.revoke(HandleFields.unpack(data).generation, interrupt=True)
+
     def _importers(self, data: bytes) -> list[Importer]:
         broker = self._broker
         return (
@@ -387,6 +403,7 @@ class Device(DeviceFacts):
             inside.close()
         for owner in list(self._owned):
             owner._lose()
+        self._imports.close()
         with self._lock:
             broker, self._broker = self._broker, None
         if broker is not None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
+
+from ze_ipc.manifest import Exposure, exposure, parse
 
 if TYPE_CHECKING:
     from array import array
 
     from ze_ipc.backend import Backend
-    from ze_ipc.policy import Peer
+    from ze_ipc.importer import ImporterEvent
 
 
 class Export:
@@ -20,8 +24,15 @@ class Export:
     """
 
     def __init__(
-        self, backend: Backend, manifest_bytes: bytes, objects: array[int], ptr: int, size: int
+        self,
+        backend: Backend,
+        manifest_bytes: bytes,
+        objects: array[int],
+        ptr: int,
+        size: int,
+        call_back: Callable[[Callable[[], None]], None],
     ) -> None:
+        """``call_back`` is the broker's."""
         self.manifest_bytes = manifest_bytes
         """As it goes over the wire."""
         self.object_count = len(objects)
@@ -32,6 +43,9 @@ class Export:
         self._backend = backend
         self._objects: array[int] | None = objects
         self._lock = threading.Lock()
+        self._call_back = call_back
+        self._exposure: Exposure | None = None
+        self._listeners: tuple[Callable[[ImporterEvent], None], ...] = ()
 
     def send_reply(self, socket_fd: int, head: bytes, body: bytes | memoryview) -> bool:
         """Send the broker's answer with one fd an object, if it can be done at once."""
@@ -48,11 +62,22 @@ class Export:
         if objects is not None:
             self._backend.send_objects(socket_fd, objects, deadline)
 
-    def opened(self, peer: Peer) -> None:
-        """An importer holds the range now; nothing here depends on it."""
+    @property
+    def exposure(self) -> Exposure:
+        """What an importer can reach."""
+        if self._exposure is None:
+            self._exposure = exposure(parse(self.manifest_bytes))
+        return self._exposure
 
-    def closed(self, peer: Peer) -> None:
-        """An importer has ended; what it held went with it."""
+    def listen(self, callback: Callable[[ImporterEvent], None]) -> None:
+        """Have the callback told of what importers do from now on."""
+        with self._lock:
+            self._listeners = (*self._listeners, callback)
+
+    def on_importer(self, event: ImporterEvent) -> None:
+        """Tell those who listen; nothing here depends on it."""
+        for callback in self._listeners:
+            self._call_back(partial(callback, event))
 
     def retired(self) -> None:
         """Nobody can be served any more: the references go back."""

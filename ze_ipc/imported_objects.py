@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from array import array
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ze_ipc.backend import Backend
+    from ze_ipc.transport import Connection
 
 
 class ImportedObjects:
@@ -20,6 +22,10 @@ class ImportedObjects:
         """Of the manifest; a second open must see the same."""
         self.objects = objects
         self.users = 1
+        self.token = secrets.randbits(64)
+        """Ours for these objects; the exporter hears it when it is told of an open or a release."""
+        self.told: Connection | None = None
+        """The (closed) connection by which the exporter was told that we hold them."""
 
 
 class ImportCache:
@@ -48,7 +54,7 @@ class ImportCache:
         return fresh
 
     def drop(self, held: ImportedObjects) -> None:
-        """One user less; the last one gives the references back."""
+        """One user less; the last one gives the references back, and tells the exporter."""
         with self._lock:
             held.users -= 1
             if held.users:
@@ -56,3 +62,13 @@ class ImportCache:
             if self._held.get(held.key) is held:
                 del self._held[held.key]
         self._backend.release_objects(held.objects)
+        if held.told is not None:
+            held.told.tell_released(held.token)
+
+    def close(self) -> None:
+        """Tell the exporters of all that is still held, whose objects go with the device."""
+        with self._lock:
+            held, self._held = list(self._held.values()), {}
+        for entry in held:
+            if entry.told is not None:
+                entry.told.tell_released(entry.token)

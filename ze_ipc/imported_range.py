@@ -10,6 +10,7 @@ from ze_ipc.array_like import ArrayLike
 from ze_ipc.backend import OpenTimings
 from ze_ipc.cpu_window import CpuLease, CpuWindow
 from ze_ipc.dlpack import GpuLease
+from ze_ipc.manifest import Exposure, exposure
 from ze_ipc.owner import Owner
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
     def objects(self) -> int:
         """Number of physical memory objects behind the range."""
         return len(self._manifest.object_sizes)
+
+    @property
+    def exposure(self) -> Exposure:
+        """What of the exporter's objects this process can reach; computed at each call."""
+        return exposure(self._manifest)
 
     @property
     def mapped_size(self) -> int:

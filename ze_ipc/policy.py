@@ -58,6 +58,10 @@ class Policy:
     """How many opens may begin; None: any number. Checks (can_open) and refusals do not count."""
     not_after: float | None = None
     """Seconds on time.monotonic() after which no open may begin; None: never ends."""
+    read_only: bool = False
+    """Importers map every byte read-only. ze_ipc keeps to it; the kernel holds nobody to it, for
+    who has an object's dma-buf fd can import and map the object as it likes.
+    """
 
     def judge(self, peer: Peer, *, opens: int, now: float) -> Verdict:
         """What to do with a peer after ``opens`` opens have begun; pure but for our own uid."""

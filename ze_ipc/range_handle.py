@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ze_ipc.errors import UnsupportedFeature
+from ze_ipc.export import Export
 from ze_ipc.handle import HandleFields
 from ze_ipc.owner import Owner
 
 if TYPE_CHECKING:
-    from ze_ipc.broker_importers import Importer
     from ze_ipc.device import Device
-    from ze_ipc.export import Export
+    from ze_ipc.importer import Importer, ImporterEvent
+    from ze_ipc.manifest import Exposure
     from ze_ipc.native_range import NativeExport
 
 
@@ -66,6 +69,42 @@ class RangeHandle(Owner):
         assert self._device is not None
         return self._device._importers(self._data)
 
+    @property
+    def exposure(self) -> Exposure | None:
+        """What an importer can reach beyond the window, for objects are shared whole; None where
+        this object does not own the export, or the driver made the handle.
+        """
+        return self._export.exposure if isinstance(self._export, Export) else None
+
+    def on_importer(self, callback: Callable[[ImporterEvent], None]) -> None:
+        """Have ``callback(event)`` called when a process opens this handle, closes all that it
+        opened, or dies holding it; from now until the handle is closed.
+
+        Callbacks of a device run one after another on a thread of their own (``ze_ipc-callbacks``)
+        and may call anything, close() too. An end is told at once for 64 processes a device, for
+        more of them within some seconds. UnsupportedFeature for a handle that the driver made.
+        """
+        self._check("RangeHandle.on_importer")
+        if not isinstance(self._export, Export):
+            raise UnsupportedFeature(
+                "the driver does not say who opens its handles", call="RangeHandle.on_importer"
+            )
+        self._export.listen(callback)
+
+    def revoke(self) -> None:
+        """Serve nobody any more, and end the opens that have begun; what is open stays open.
+
+        close() lets opens that have begun finish. A driver's own handle cannot be revoked before
+        it is closed: UnsupportedFeature.
+        """
+        self._check("RangeHandle.revoke")
+        assert self._device is not None
+        if not isinstance(self._export, Export):
+            raise UnsupportedFeature(
+                "the driver's handle cannot be revoked", call="RangeHandle.revoke", hint="close it"
+            )
+        self._device._revoke(self._data)
+
     def _release(self) -> None:
         if self._device is not None:
             self._device._put(self._data)
@@ -83,6 +122,9 @@ class RangeHandle(Owner):
         if self._export is None:
             return f"<RangeHandle {self._data.hex()[:8]}… from bytes>"
         state = "put" if self.closed else "open"
+        exposure = self.exposure
+        reachable = "" if exposure is None else f" reachable={exposure.reachable:#x}"
         return (
-            f"<RangeHandle size={self._export.size:#x} objects={self._export.object_count} {state}>"
+            f"<RangeHandle size={self._export.size:#x} objects={self._export.object_count}"
+            f"{reachable} {state}>"
         )

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from ze_ipc.device import Device
     from ze_ipc.handle import HandleFields
     from ze_ipc.imported_objects import ImportedObjects
+    from ze_ipc.policy import Policy
 
 
-def export_range(device: Device, ptr: int, size: int) -> RangeHandle:
+def export_range(device: Device, ptr: int, size: int, policy: Policy) -> RangeHandle:
     """A handle of ``[ptr, ptr + size)``; the caller holds the device's lock, so the range stands
     still.
     """
@@ -38,11 +39,13 @@ def export_range(device: Device, ptr: int, size: int) -> RangeHandle:
         page_size=backend.info.page_size,
         object_sizes=backend.object_sizes,
     )
+    if policy.read_only:
+        manifest = manifest.as_read_only()
     broker = device._broker_started()
     backend.retain_objects(objects)
-    export = Export(backend, manifests.encode(manifest), objects, ptr, size)
+    export = Export(backend, manifests.encode(manifest), objects, ptr, size, broker.call_back)
     try:
-        generation, secret = broker.register(export)
+        generation, secret = broker.register(export, policy)
     except BaseException:
         export.retired()
         raise
@@ -92,7 +95,8 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
     # The view owns the mapping and its share of the objects.
     timings.binding = clock.step()
     view.timings = timings
-    connection.finish()
+    held.told = connection
+    connection.finish(token=held.token)
     return view
 
 

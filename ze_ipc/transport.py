@@ -35,6 +35,7 @@ from ze_ipc.broker_protocol import (
     Status,
     decode_reply,
     encode_done,
+    encode_release,
     encode_request,
     error_of,
 )
@@ -66,6 +67,8 @@ _CALL = "open_ipc_handle"
 _ATTEMPTS = 12
 _NO_FLAG = Flag(0)
 _SEQPACKET = int(socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+_SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+_RELEASE_SECONDS = 0.05
 _FIRST_DELAY = 0.002
 _LONGEST_DELAY = 0.25
 
@@ -142,17 +145,27 @@ class Connection:
         """The socket, for the object stream; it stays ours."""
         return self._open_socket().fileno()
 
-    def finish(self, status: int = 0) -> None:
-        """Tell the broker how it ended (0: we hold the range) and close.
+    def finish(self, status: int = 0, token: int = 0) -> None:
+        """Tell the broker how it ended (0: we hold the range, by that token) and close.
 
         That it cannot be told is no error: the range needs the exporter no more.
         """
         try:
-            send_message(self._open_socket(), [encode_done(status)], self.deadline)
+            send_message(self._open_socket(), [encode_done(status, token)], self.deadline)
         except (OSError, DeadlinePassed) as error:
             _log.debug("the exporter was not told of status %d: %r", status, error)
         finally:
             self.close()
+
+    def tell_released(self, token: int) -> None:
+        """After finish(): tell the exporter that we hold nothing by that token any more, by a new
+        connection. Waits a moment at most; that it cannot be told is no error.
+        """
+        try:
+            with self._dial(self._handle, time.monotonic() + _RELEASE_SECONDS) as sock:
+                sock.send(encode_release(self._handle.generation, token), _SEND_FLAGS)
+        except (OSError, ZeIpcError, DeadlinePassed) as error:
+            _log.debug("the exporter was not told of a release: %r", error)
 
     def close(self) -> None:
         """End the conversation; idempotent."""

@@ -16,11 +16,14 @@ struct ack {
     uint32_t zero;
 };
 
+/* count 0: there is no object `first`, for `error` (an errno), and nothing comes any more. */
 struct batch {
     uint64_t first;
     uint32_t count;
-    uint32_t zero;
+    uint32_t error;
 };
+
+enum { MOST_ERRNO = 4095 };
 
 /* Room for a full batch, and for credentials in case somebody has set SO_PASSCRED. */
 union control {
@@ -172,6 +175,16 @@ static int64_t next_pause(struct stream_send *send)
     return pause;
 }
 
+/* Tells the peer why the stream ends, unless it knows; if it cannot be told, it sees the end alone. */
+static int give_up(const struct stream_send *failed, int rc)
+{
+    struct batch word = {.first = htole64(failed->failed), .error = htole32((uint32_t)-rc)};
+
+    if (failed->reason == STREAM_OBJECT || failed->reason == STREAM_FDS)
+        send(failed->socket, &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return rc;
+}
+
 int object_stream_send(const struct object_stream_ops *ops, void *device, struct stream_send *send)
 {
     int64_t until = now_ns() + SLICE_NS;
@@ -192,7 +205,7 @@ int object_stream_send(const struct object_stream_ops *ops, void *device, struct
             else if (rc == -EAGAIN)
                 events |= POLLOUT;
             else if (rc < 0 && rc != -EINTR)
-                return rc;
+                return give_up(send, rc);
             else if (now_ns() < until)
                 continue;
             else
@@ -218,7 +231,12 @@ static int receive_failed(struct stream_receive *receive, uint32_t reason, int r
     return rc;
 }
 
-/* 1: sent, 0: the socket is full. */
+static bool is_gone(int error)
+{
+    return error == EPIPE || error == ECONNRESET;
+}
+
+/* 1: sent, or nobody is there to hear it; 0: the socket is full. */
 static int send_ack(struct stream_receive *receive)
 {
     struct ack ack = {.received = htole64(receive->received)};
@@ -233,7 +251,8 @@ static int send_ack(struct stream_receive *receive)
     if (send(receive->socket, &ack, sizeof(ack), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
         if (would_block(errno) || errno == EINTR)
             return 0;
-        return receive_failed(receive, STREAM_SOCKET, -errno);
+        /* What it sent before it went is still to be read: objects, or its last word. */
+        return is_gone(errno) ? 1 : receive_failed(receive, STREAM_SOCKET, -errno);
     }
     return 1;
 }
@@ -277,6 +296,32 @@ static int import_batch(const struct object_stream_ops *ops, void *device, struc
     return 0;
 }
 
+/* Why the sender cannot go on, if that is what the message says; else 0. */
+static int last_word(struct stream_receive *receive, const struct batch *batch)
+{
+    uint64_t index = le64toh(batch->first);
+    uint32_t error = le32toh(batch->error);
+
+    if (batch->count || error == 0 || error > MOST_ERRNO || index < receive->received || index >= receive->count)
+        return 0;
+    receive->reason = STREAM_PEER;
+    receive->failed = index;
+    receive->peer_error = error;
+    return -EREMOTEIO;
+}
+
+/* A reset hides what was sent before it, but only once. */
+static ssize_t receive_message(int socket, struct msghdr *message)
+{
+    struct msghdr again = *message;
+    ssize_t got = recvmsg(socket, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+    if (got >= 0 || errno != ECONNRESET)
+        return got;
+    *message = again;
+    return recvmsg(socket, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+}
+
 /* 1: took one, 0: none there. */
 static int take_batch(const struct object_stream_ops *ops, void *device, struct stream_receive *receive)
 {
@@ -292,7 +337,7 @@ static int take_batch(const struct object_stream_ops *ops, void *device, struct 
     int rc;
 
     fds_lock();
-    got = recvmsg(receive->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    got = receive_message(receive->socket, &message);
     if (got < 0) {
         rc = would_block(errno) || errno == EINTR ? 0 : receive_failed(receive, STREAM_SOCKET, -errno);
         fds_unlock();
@@ -304,9 +349,12 @@ static int take_batch(const struct object_stream_ops *ops, void *device, struct 
         rc = receive_failed(receive, STREAM_FDS, -EMFILE);
     else if (got == 0 && count == 0)
         rc = receive_failed(receive, STREAM_SOCKET, -ECONNRESET);
-    else if (got != sizeof(batch) || message.msg_flags & MSG_TRUNC || batch.zero || count == 0 ||
-             le64toh(batch.first) != receive->received || le32toh(batch.count) != count ||
-             count > receive->count - receive->received)
+    else if (got != sizeof(batch) || message.msg_flags & MSG_TRUNC)
+        rc = receive_failed(receive, STREAM_PROTOCOL, -EBADMSG);
+    else if (count == 0 && (rc = last_word(receive, &batch)))
+        ;
+    else if (batch.error || count == 0 || le64toh(batch.first) != receive->received ||
+             le32toh(batch.count) != count || count > receive->count - receive->received)
         rc = receive_failed(receive, STREAM_PROTOCOL, -EBADMSG);
     else
         rc = import_batch(ops, device, receive, fds, count);

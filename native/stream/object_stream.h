@@ -4,6 +4,7 @@
  *
  *   receiver -> sender   ack    {u64 received, u32 credit, u32 zero}          first of all, then after every message
  *   sender -> receiver   batch  {u64 first, u32 count, u32 zero} + count descriptors by SCM_RIGHTS, count in 1..253
+ *                        or     {u64 index, u32 zero, u32 errno}: object `index` cannot be had, and this is the last word
  *
  * received: how many objects have arrived in all (0 in the first ack). credit: how many descriptors the receiver can
  * take in one message, at least 1: a receiver that is short of descriptors would have them dropped by the kernel.
@@ -36,6 +37,8 @@ enum {
     STREAM_OBJECT,
     /* Object `failed`: what arrived is not a dma-buf of exactly the declared size, -EBADMSG. */
     STREAM_SIZE,
+    /* Object `failed`: the sender says that it cannot export it, by `peer_error`: -EREMOTEIO. */
+    STREAM_PEER,
 };
 
 struct stream_send {
@@ -68,6 +71,8 @@ struct stream_receive {
     uint64_t found_size;
     /* Nanoseconds that the imports took, without the waiting. */
     int64_t import_time;
+    /* An errno of the sender, which may say anything from 1 to 4095. */
+    uint32_t peer_error;
     /* Progress: zero at first. */
     uint64_t received;
     uint32_t greeted;

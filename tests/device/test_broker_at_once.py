@@ -107,7 +107,9 @@ def test_a_peer_that_takes_all_and_says_nothing(broker: Broker) -> None:
     assert not broker._running()
 
 
-@pytest.mark.parametrize("word", [b"", b"ZD01\1\0\0\0", b"ZD01", b"ZD02\0\0\0\0", bytes(9000)])
+@pytest.mark.parametrize(
+    "word", [b"", b"ZD01\1" + bytes(11), b"ZD01", b"ZD02" + bytes(12), bytes(9000)]
+)
 def test_a_last_word_that_is_none(broker: Broker, word: bytes) -> None:
     export = FakeExport(1)
     handle = serve(broker, export)

@@ -117,7 +117,7 @@ def test_between_processes(broker: Broker, transport: TransportName) -> None:
         assert child.ask("open")[0] == 300
         assert child.ask("probe")[0] == 300
         export.wait_for("opened")
-        assert export.peers[0].pid == child.pid
+        assert export.importers[0].pid == child.pid
         [importer] = broker.importers(handle.generation)
         assert (importer.pid, importer.size, importer.opens) == (child.pid, export.size, 1)
         assert abs(importer.since - time.time()) < 30
@@ -151,10 +151,10 @@ def test_end_of_an_importer_is_reported(broker: Broker, watched: bool) -> None:
         child.kill()
         child.wait()
         if watched:
-            export.wait_for("closed")
+            export.wait_for("died")
         assert eventually(lambda: broker.importers(handle.generation) == [])
-    export.wait_for("closed")
-    assert export.peers[0] == export.peers[1]
+    export.wait_for("died")
+    assert export.importers[0] == export.importers[1]
 
 
 def test_forked_child_of_the_exporter_hides_no_end(broker: Broker) -> None:
@@ -170,7 +170,7 @@ def test_forked_child_of_the_exporter_hides_no_end(broker: Broker) -> None:
         with Fd.duplicate(process.pidfd.fileno()):
             child.kill()
             child.wait()
-            export.wait_for("closed")
+            export.wait_for("died")
             busy = time.process_time()
             time.sleep(0.2)
             assert time.process_time() - busy < 0.1

@@ -516,7 +516,7 @@ def test_other_pid_namespace(broker: Broker, mount_proc: bool) -> None:
         assert child.ask("open")[0] == 5
         export.wait_for("opened")
         assert eventually(lambda: len(broker.importers(handle.generation)) == 1)
-    export.wait_for("closed")
+    export.wait_for("died")
     assert eventually(lambda: broker.importers(handle.generation) == [])
 
 

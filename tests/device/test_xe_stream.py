@@ -24,6 +24,7 @@ import pytest
 from helpers import xe_peer
 from ze_ipc._mock import ffi as mock_ffi
 from ze_ipc._mock import lib as mock
+from ze_ipc._xe import lib as xe_lib
 from ze_ipc.errors import (
     ExporterGone,
     FdLimit,
@@ -328,6 +329,7 @@ def test_an_object_of_another_size_is_refused(
         struct.pack("<QII", 0, 2, 0),
         struct.pack("<QII", 0, 0, 0),
         struct.pack("<QII", 0, 1, 7),
+        struct.pack("<QII", 0, 0, 7),
         struct.pack("<QII", 0, 0xFFFFFFFF, 0),
         struct.pack("<QI", 0, 1),
         struct.pack("<QIII", 0, 1, 0, 0),
@@ -387,6 +389,72 @@ def test_no_descriptor_at_all_is_said_before_anything_is_touched(
     with fd_limit(lowest_free_fd()), pytest.raises(FdLimit):
         backend.send_objects(pair[0].fileno(), objects, soon())
     backend.release_objects(objects)
+
+
+@pytest.mark.parametrize(
+    ("index", "number", "cls"),
+    [(0, errno.ENOMEM, KernelError), (1, errno.EMFILE, FdLimit), (1, 4095, KernelError)],
+)
+def test_the_senders_last_word_says_why(
+    backend: XeBackend,
+    pair: tuple[socket.socket, socket.socket],
+    index: int,
+    number: int,
+    cls: type[ZeIpcError],
+) -> None:
+    """Also where it goes at once and has not read what was said to it, which makes it a reset."""
+    send_raw(pair[1], batch(index, 0, [], number))
+    pair[0].send(bytes(16))
+    pair[1].close()
+    with pytest.raises(cls) as caught:
+        backend.receive_objects(pair[0].fileno(), array("Q", [PAGE] * 2), soon())
+    assert caught.value.object_index == index
+    assert caught.value.values.get("errno", getattr(caught.value, "errno", None)) == number
+    assert "exporter" in caught.value.hint or "exporting" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        struct.pack("<QII", 2, 0, errno.ENOMEM),
+        struct.pack("<QII", 1 << 63, 0, errno.ENOMEM),
+        struct.pack("<QII", 0, 0, 4096),
+        struct.pack("<QII", 0, 1, errno.ENOMEM),
+    ],
+)
+def test_a_last_word_that_is_none_is_refused(
+    backend: XeBackend, pair: tuple[socket.socket, socket.socket], word: bytes
+) -> None:
+    send_raw(pair[1], (word, []))
+    with pytest.raises(KernelError) as caught:
+        backend.receive_objects(pair[0].fileno(), array("Q", [PAGE] * 2), soon())
+    assert caught.value.errno == errno.EBADMSG
+
+
+@pytest.mark.parametrize("nth", [1, 255])
+def test_a_sender_that_cannot_export_tells_its_peer(
+    backend: XeBackend, pair: tuple[socket.socket, socket.socket], nth: int
+) -> None:
+    objects = backend.create_objects(PAGE, "host", 300)
+    reasons: list[ZeIpcError] = []
+
+    def send() -> None:
+        with pair[1]:
+            try:
+                backend.send_objects(pair[1].fileno(), objects, soon())
+            except ZeIpcError as error:
+                reasons.append(error)
+
+    request = xe_lib.DRM_IOCTL_PRIME_HANDLE_TO_FD
+    assert mock.xe_mock_fault(0, request, nth, errno.EACCES, 0) == 0
+    sender = threading.Thread(target=send)
+    sender.start()
+    with pytest.raises(KernelError) as caught:
+        backend.receive_objects(pair[0].fileno(), array("Q", [PAGE] * 300), soon())
+    sender.join()
+    backend.release_objects(objects)
+    assert (caught.value.errno, caught.value.object_index) == (errno.EACCES, nth - 1)
+    assert [error.object_index for error in reasons] == [nth - 1]
 
 
 def test_a_sender_that_goes_is_exporter_gone(

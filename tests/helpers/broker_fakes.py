@@ -16,7 +16,7 @@ from pathlib import Path
 from ze_ipc.broker_messages import receive_bytes
 from ze_ipc.fds import Fd, receive_fds, send_fds
 from ze_ipc.handle import HandleFields
-from ze_ipc.policy import Peer
+from ze_ipc.importer import Importer, ImporterEvent
 from ze_ipc.transport import Connection, TransportName, connect
 from ze_ipc.xe import byte_stream
 
@@ -32,7 +32,7 @@ class FakeExport:
         self.size = 4096 * objects
         self.ptr = 0x10000
         self.events: list[str] = []
-        self.peers: list[Peer] = []
+        self.importers: list[Importer] = []
         self.changed = threading.Condition()
         self.at_once = False
         self.before_object: Callable[[int], None] = lambda index: None
@@ -66,20 +66,17 @@ class FakeExport:
                 if message != _COUNT.pack(index + 1):
                     raise ConnectionResetError(errno.ECONNRESET, "no acknowledgement")
 
-    def opened(self, peer: Peer) -> None:
-        self._note("opened", peer)
-
-    def closed(self, peer: Peer) -> None:
-        self._note("closed", peer)
+    def on_importer(self, event: ImporterEvent) -> None:
+        self._note(event.kind, event.importer)
 
     def retired(self) -> None:
         self._note("retired", None)
 
-    def _note(self, event: str, peer: Peer | None) -> None:
+    def _note(self, event: str, importer: Importer | None) -> None:
         with self.changed:
             self.events.append(event)
-            if peer is not None:
-                self.peers.append(peer)
+            if importer is not None:
+                self.importers.append(importer)
             self.changed.notify_all()
 
     def wait_for(self, event: str, count: int = 1, timeout: float = 5.0) -> None:

@@ -37,6 +37,7 @@ LAYER_OF = {
     "handle": 2,
     "host": 3,
     "pidfd": 3,
+    "importer": 3,
     "policy": 3,
     "socket_dir": 3,
     "transport": 3,

@@ -113,14 +113,29 @@ def test_any_bytes_as_reply(message: bytes, check: bool) -> None:
         protocol.decode_reply(message, check=check)
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_done(status: int) -> None:
-    message = protocol.encode_done(status)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
+def test_done(status: int, token: int) -> None:
+    message = protocol.encode_done(status, token)
     assert len(message) == protocol.DONE_SIZE
-    assert protocol.decode_done(message) == status
+    assert protocol.decode_done(message) == (status, token)
 
 
-@pytest.mark.parametrize("message", [b"", b"ZD01", b"ZD02\0\0\0\0", b"ZD01\0\0\0\0\0"])
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+def test_release(generation: int, token: int) -> None:
+    message = protocol.encode_release(generation, token)
+    assert message.startswith(protocol.RELEASE)
+    assert protocol.decode_release(message) == (generation, token)
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"ZL01", b"ZL02" + bytes(20), b"ZL01\1" + bytes(19), b"ZL01" + bytes(21)]
+)
+def test_no_release(message: bytes) -> None:
+    with pytest.raises(Malformed):
+        protocol.decode_release(message)
+
+
+@pytest.mark.parametrize("message", [b"", b"ZD01", b"ZD02" + bytes(12), b"ZD01" + bytes(13)])
 def test_no_done(message: bytes) -> None:
     with pytest.raises(Malformed):
         protocol.decode_done(message)

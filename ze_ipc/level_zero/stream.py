@@ -18,6 +18,7 @@ from ze_ipc.errors import (
     ZeIpcError,
 )
 from ze_ipc.level_zero.context import Context, refused, u64
+from ze_ipc.xe.errors import exporter_error
 
 EXPORT, IMPORT = "zePhysicalMemGetProperties", "zePhysicalMemCreate"
 MOST = int(lib.REPLY_ROOM)
@@ -65,6 +66,8 @@ def receive_objects(
         return objects
     if state.reason == lib.STREAM_SIZE:
         raise _size_error(state.failed, sizes[state.failed], state.found_size)
+    if state.reason == lib.STREAM_PEER:
+        raise exporter_error(state.peer_error, state.failed, EXPORT)
     raise _error(rc, state, result, IMPORT, "recvmsg", len(sizes))
 
 

@@ -2,7 +2,19 @@
 
 from ze_ipc.manifest.build import build, merge
 from ze_ipc.manifest.codec import digest, encode, parse
+from ze_ipc.manifest.exposure import Exposure, exposure
 from ze_ipc.manifest.model import VA_PHASE_SIZE, Manifest
 from ze_ipc.manifest.widen import widen
 
-__all__ = ["VA_PHASE_SIZE", "Manifest", "build", "digest", "encode", "merge", "parse", "widen"]
+__all__ = [
+    "VA_PHASE_SIZE",
+    "Exposure",
+    "Manifest",
+    "build",
+    "digest",
+    "encode",
+    "exposure",
+    "merge",
+    "parse",
+    "widen",
+]

@@ -8,7 +8,7 @@ manifest is independent of position.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ze_ipc.backend import READ_ONLY
 
@@ -63,6 +63,11 @@ class Manifest:
     def read_only(self) -> bool:
         """Whether any extent may not be written through."""
         return READ_ONLY in self.access
+
+    def as_read_only(self) -> Manifest:
+        """The same window, no part of which may be written."""
+        access = array("B", bytes((READ_ONLY,)) * self.extent_count)
+        return replace(self, access=access)
 
     def objects_of_extents(self, objects: array[int]) -> array[int]:
         """The object behind each extent, given the objects in the order in which they were sent."""

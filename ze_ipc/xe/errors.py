@@ -78,3 +78,26 @@ def fd_limit(call: str, *, need: int = 1, **values: Any) -> FdLimit:
     return FdLimit(
         "no file descriptor is left", need=need, soft=soft, hard=hard, call=call, **values
     )
+
+
+def exporter_error(number: int, index: int, call: str) -> ZeIpcError:
+    """What an exporter says of an object that it cannot send (not raised); ``number`` is a
+    stranger's word and only reported.
+    """
+    name = errno.errorcode.get(number, str(number))
+    if number in _FDS:
+        return FdLimit(
+            f"the exporter ran out of file descriptors ({name})",
+            need=1,
+            call=call,
+            object_index=index,
+            errno=number,
+            hint="raise RLIMIT_NOFILE (ulimit -n) of the exporting process",
+        )
+    return KernelError(
+        f"the exporter cannot share this object: its {call} failed with {name}",
+        errno=number,
+        call=call,
+        object_index=index,
+        hint="see the exporter's log",
+    )

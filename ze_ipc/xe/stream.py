@@ -10,8 +10,9 @@ from ze_ipc._xe import ffi, lib
 from ze_ipc.backend import OpenTimings
 from ze_ipc.errors import ExporterGone, KernelError, ZeIpcError
 from ze_ipc.xe.device import Device, nanoseconds, u64
-from ze_ipc.xe.errors import fd_limit, kernel_error
+from ze_ipc.xe.errors import exporter_error, fd_limit, kernel_error
 
+_EXPORT = "DRM_IOCTL_PRIME_HANDLE_TO_FD"
 _PEER_GONE = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN})
 
 
@@ -28,9 +29,9 @@ def send_objects(device: Device, socket: int, objects: array[int], deadline: flo
     if rc == 0:
         return
     if state.reason == lib.STREAM_OBJECT:
-        raise kernel_error(rc, "DRM_IOCTL_PRIME_HANDLE_TO_FD", object_index=state.failed)
+        raise kernel_error(rc, _EXPORT, object_index=state.failed)
     if state.reason == lib.STREAM_FDS:
-        raise fd_limit("DRM_IOCTL_PRIME_HANDLE_TO_FD", object_index=state.failed)
+        raise fd_limit(_EXPORT, object_index=state.failed)
     raise _socket_error(rc, state, "sendmsg", len(objects))
 
 
@@ -64,6 +65,8 @@ def receive_objects(
         raise import_error(rc, state.failed)
     if state.reason == lib.STREAM_SIZE:
         raise size_error(state.failed, sizes[state.failed], state.found_size)
+    if state.reason == lib.STREAM_PEER:
+        raise exporter_error(state.peer_error, state.failed, _EXPORT)
     if state.reason == lib.STREAM_FDS:
         raise fd_limit("recvmsg", object_index=state.failed)
     raise _socket_error(rc, state, "recvmsg", len(sizes))
