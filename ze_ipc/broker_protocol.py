@@ -9,7 +9,7 @@ Everything is little-endian and one SOCK_SEQPACKET message each:
     objects   spoken by C (object_stream.c), absent with SKIP_OBJECTS or when there are none, and
               where they came with the reply
     done      "ZD01", u32 status: 0 when the importer has opened the range, u64 token
-    release   "ZL01", u32 zero, u64 generation, u64 token: over a connection of its own, unanswered
+    release   "ZF01", u32 zero, u64 generation, u64 token: over a connection of its own, unanswered
 
 ``token`` is the importer's own number for the objects it got: every open that shares them says it
 when it is done, and the release says that the last of these was closed.
@@ -60,7 +60,7 @@ REPLY_SIZE = _REPLY.size
 """Bytes of a reply without manifest."""
 DONE_SIZE = _DONE.size
 
-RELEASE = b"ZL01"
+RELEASE = b"ZF01"
 """What a release begins with, where a request could be."""
 
 DOORBELL = b"ZB01"

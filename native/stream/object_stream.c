@@ -353,8 +353,8 @@ static int take_batch(const struct object_stream_ops *ops, void *device, struct 
         rc = receive_failed(receive, STREAM_PROTOCOL, -EBADMSG);
     else if (count == 0 && (rc = last_word(receive, &batch)))
         ;
-    else if (batch.error || count == 0 || le64toh(batch.first) != receive->received ||
-             le32toh(batch.count) != count || count > receive->count - receive->received)
+    else if (batch.error || count == 0 || le64toh(batch.first) != receive->received || le32toh(batch.count) != count ||
+             count > receive->count - receive->received)
         rc = receive_failed(receive, STREAM_PROTOCOL, -EBADMSG);
     else
         rc = import_batch(ops, device, receive, fds, count);

@@ -4,7 +4,8 @@
  *
  *   receiver -> sender   ack    {u64 received, u32 credit, u32 zero}          first of all, then after every message
  *   sender -> receiver   batch  {u64 first, u32 count, u32 zero} + count descriptors by SCM_RIGHTS, count in 1..253
- *                        or     {u64 index, u32 zero, u32 errno}: object `index` cannot be had, and this is the last word
+ *                        or     {u64 index, u32 zero, u32 errno}: object `index` cannot be had, and this is the last
+ * word
  *
  * received: how many objects have arrived in all (0 in the first ack). credit: how many descriptors the receiver can
  * take in one message, at least 1: a receiver that is short of descriptors would have them dropped by the kernel.

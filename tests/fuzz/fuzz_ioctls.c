@@ -1,5 +1,6 @@
 /* The mock's ioctl surface: sequences of ioctls with arguments made of likely values, on two files of one device.
- * Whatever they answer, nothing crashes, hangs or stays behind. EXEC is left out: it would write where a bind points. */
+ * Whatever they answer, nothing crashes, hangs or stays behind. EXEC is left out: it would write where a bind points.
+ */
 #include "fuzz.h"
 
 #include <fcntl.h>

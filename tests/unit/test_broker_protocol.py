@@ -128,7 +128,7 @@ def test_release(generation: int, token: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [b"", b"ZL01", b"ZL02" + bytes(20), b"ZL01\1" + bytes(19), b"ZL01" + bytes(21)]
+    "message", [b"", b"ZF01", b"ZF02" + bytes(20), b"ZF01\1" + bytes(19), b"ZF01" + bytes(21)]
 )
 def test_no_release(message: bytes) -> None:
     with pytest.raises(Malformed):

@@ -86,6 +86,7 @@ def _range(fields: HandleFields) -> dict[str, Any]:
         "window_offset": manifest.window_offset,
         "mapped_size": manifest.covered_size,
         "read_only": manifest.read_only,
+        "reachable_beyond_window": manifests.exposure(manifest).beyond,
         "exported_from": export.get("ptr"),
         "opens": export.get("opens"),
         "importers": [importer["pid"] for importer in export.get("importers", [])],
@@ -104,7 +105,7 @@ def _print(report: dict[str, Any]) -> None:
 def _shown(name: str, value: Any) -> Text:
     if value is None or value == "" or value == []:
         return Text("-")
-    if name in ("size", "mapped_size", "page_size", "window_offset"):
+    if name in ("size", "mapped_size", "page_size", "window_offset", "reachable_beyond_window"):
         exact = f"{value:,} bytes"
         short = size_text(value)
         return Text(exact if short.endswith(" B") else f"{short} ({exact})")

@@ -1,4 +1,4 @@
-"""What an importer can reach: a dma-buf fd is a whole object, whatever part of it the window shows."""
+"""What an importer can reach: an object is shared whole, whatever part of it the window shows."""
 
 from __future__ import annotations
 
