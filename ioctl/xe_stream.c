@@ -42,3 +42,8 @@ int xe_reply_import(struct xe_device *device, struct object_arrival *arrival)
 {
     return object_reply_import(&stream_ops, device, arrival);
 }
+
+struct desk *xe_desk_create(struct xe_device *device, const struct desk_rules *rules, int epoll)
+{
+    return desk_create(&stream_ops, device, rules, epoll);
+}

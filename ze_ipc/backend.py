@@ -13,6 +13,8 @@ from array import array
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from ze_ipc.desk import Desk, DeskRules
+
 Access = Literal["rw", "ro"]
 Placement = Literal["device", "host"]
 UsmKind = Literal["device", "host", "shared"]
@@ -226,6 +228,12 @@ class Backend(Protocol):
     def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
         """Import what came with an answer, as receive_objects() does. ``fds`` is ``array('i')``;
         they are closed in any case.
+        """
+        ...
+
+    def open_desk(self, epoll: int, rules: DeskRules) -> Desk | None:
+        """A desk that answers for objects of this device, in an epoll set that stays the caller's;
+        None where there is none.
         """
         ...
 

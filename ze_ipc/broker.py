@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 import weakref
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from socket import socket
 
+from ze_ipc import broker_desk
 from ze_ipc.broker_importers import ImporterTable
 from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_listener import Listener, refuse
@@ -31,8 +33,9 @@ from ze_ipc.broker_protocol import (
     decode_request,
     doorbell_name,
 )
-from ze_ipc.broker_registry import Registry, Served
-from ze_ipc.broker_service import Service
+from ze_ipc.broker_registry import Registration, Registry, Served
+from ze_ipc.broker_service import Service, guarded, token_in
+from ze_ipc.desk import Desk, DeskEvent
 from ze_ipc.errors import Closed, ForkedProcess, InvalidHandle, KernelError, ZeIpcError
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
@@ -81,9 +84,11 @@ class Broker:
         directory: Path | None = None,
         limits: Limits | None = None,
         describe: Describe | None = None,
+        open_desk: broker_desk.DeskMaker | None = None,
     ) -> None:
         """Listen at once: in ``directory``, or where socket_dir says. ``describe`` tells listings
-        of the device; it must not keep the device alive.
+        of the device; it must not keep the device alive. ``open_desk`` is the backend's, whose desk
+        then answers what serve() gives it.
         """
         self._pid = os.getpid()
         self._closed = False
@@ -126,6 +131,8 @@ class Broker:
                 tick=self._look_after_importers,
                 spare_fds=self._watch_nobody,
                 limits=limits,
+                open_desk=open_desk,
+                heard=self._heard_at_desk,
             )
             # The first peer may be answered as soon as it has started.
             self.address = BrokerAddress(host, self._pid, broker_id, -1, self._dir.path)
@@ -133,6 +140,18 @@ class Broker:
             self.address = replace(self.address, doorbell=doorbell)
             taken.pop_all()
         _live.add(self)
+
+    def serve(
+        self, served: Served, objects: array[int] | None = None, policy: Policy = _ANYBODY
+    ) -> bytes:
+        """Serve an export from now on; the 64 bytes of its handle. ``objects`` are those that
+        ``served`` sends: with them the desk may answer.
+        """
+        generation, secret = self.register(served, policy)
+        handle = self.handle_fields(generation, secret).pack()
+        if self._desk is not None and objects is not None:
+            broker_desk.offer(self._desk, generation, handle, served, objects, policy)
+        return handle
 
     def register(self, served: Served, policy: Policy = _ANYBODY) -> tuple[int, bytes]:
         """Serve an export from now on; its (generation, secret)."""
@@ -156,7 +175,11 @@ class Broker:
         before this returns, or by the thread that ends the last of them.
         """
         self._check_process()
-        revoked = self._registry.revoke(generation)
+        at_desk = 0
+        if self._desk is not None:
+            # First, for it must not look at the objects once they are given back.
+            at_desk = self._desk.withdraw(generation, interrupt=interrupt)
+        revoked = self._registry.revoke(generation, at_desk)
         if interrupt:
             for service in self._running(generation):
                 service.interrupt()
@@ -197,6 +220,8 @@ class Broker:
             self._closed = True
         _live.discard(self)
         self._dir.unlink(socket_name(self.address.broker))
+        desk = self._desk
+        left_desk = desk is None or desk.close(deadline)
         listened = self._listener.stop(deadline)
         self._listing.stop()
         self._callbacks.stop()
@@ -211,9 +236,11 @@ class Broker:
             for service in self._heard:
                 self._end(service)
         self._registry.close()
+        if desk is not None and left_desk and listened and not self._listener.on_its_thread:
+            desk.free()
         self._importers.close()
         self._dir.close()
-        if not ended:
+        if not ended or not left_desk:
             _log.warning("threads of %r did not end within %.1f s", self, timeout)
 
     @property
@@ -230,6 +257,10 @@ class Broker:
     def __repr__(self) -> str:
         state = " closed" if self._closed else ""
         return f"<Broker {self.address.broker.hex()} in {self.address.directory}{state}>"
+
+    @property
+    def _desk(self) -> Desk | None:
+        return self._listener.desk
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -325,6 +356,24 @@ class Broker:
         self._finish(service, holds)
         return True
 
+    def _heard_at_desk(self, sock: socket, event: DeskEvent) -> None:
+        generation, peer = event.generation, Peer(*event.peer)
+
+        def hear() -> bool:
+            if event.error:
+                raise OSError(event.error, os.strerror(event.error))
+            token = token_in(event.message)
+            if token is not None and registration is not None:
+                self._record(registration, peer, sock, token)
+            return token is not None
+
+        try:
+            registration = self._registry.count_open_at_desk(generation)
+            guarded(hear, peer, generation)
+        finally:
+            if event.ended:
+                self._registry.end_at_desk(generation)
+
     def _watch_nobody(self) -> None:
         """Give the pidfds back while fds are short; their processes are looked at by and by."""
         self._importers.watch_nobody()
@@ -342,7 +391,7 @@ class Broker:
     def _finish(self, service: Service, holds: bool | None) -> None:
         try:
             if holds:
-                self._record(service)
+                self._record(service.registration, service.peer, service.sock, service.token)
         finally:
             self._end(service)
 
@@ -352,14 +401,9 @@ class Broker:
             self._services.discard(service)
         self._registry.end(service.registration, refund=refund)
 
-    def _record(self, service: Service) -> None:
-        registration = service.registration
+    def _record(self, registration: Registration, peer: Peer, sock: socket, token: int) -> None:
         event, watched = self._importers.add(
-            registration.generation,
-            service.peer,
-            registration.served.size,
-            service.sock,
-            service.token,
+            registration.generation, peer, registration.served.size, sock, token
         )
         if registration.revoked:
             self._importers.forget(registration.generation)

@@ -14,6 +14,8 @@ class Limits:
     """Connections that have not made their request yet."""
     handshake_seconds: float = 2.0
     """Time for that."""
+    early_seconds: float = 0.02
+    """Time for that at the desk; then it is one of those pending."""
     heard: int = 256
     """Peers that were answered at once and have not said yet that they hold the range."""
     last_word_seconds: float = 10.0

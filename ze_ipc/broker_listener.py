@@ -16,13 +16,15 @@ import struct
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from ze_ipc.broker_desk import DeskMaker, calls_of, rules_of
 from ze_ipc.broker_limits import Limits
 from ze_ipc.broker_protocol import DOORBELL, REQUEST_SIZE, Status, encode_refusal
 from ze_ipc.broker_watches import Watches
+from ze_ipc.desk import Desk, DeskEvent
 from ze_ipc.fds import Fd
 from ze_ipc.policy import Peer, peer_of
 
@@ -67,10 +69,17 @@ class Listener:
         tick: Callable[[], bool],
         spare_fds: Callable[[], None],
         limits: Limits,
+        open_desk: DeskMaker | None = None,
+        heard: Callable[[socket.socket, DeskEvent], None] | None = None,
     ) -> None:
         """``tick`` is called when ``watched_fd`` is readable, and at intervals while it returns
-        True; ``spare_fds`` when fds run out.
+        True; ``spare_fds`` when fds run out; ``heard`` when a peer that the desk has answered
+        says its last word.
         """
+        self.desk: Desk | None = None
+        """Answers in place of ``answer`` what it can, from start() on."""
+        self._open_desk = open_desk
+        self._heard = heard
         self._may_connect = may_connect
         self._answer = answer
         self._watched_fd = watched_fd
@@ -84,6 +93,7 @@ class Listener:
         self._stopping = False
         self._next_tick: float | None = None
         self._starved_since: float | None = None
+        self._starved_at = 0.0
         self._resume_at: float | None = None
         self._near: socket.socket | None = None
         self._far: socket.socket | None = None
@@ -112,6 +122,8 @@ class Listener:
             self._watched.add(self._wake.fileno(), self._run_calls)
             self._watched.add(self._watched_fd, self._tick)
             doorbell = self._near.fileno()
+            if self._open_desk is not None:
+                self.desk = self._open_desk(self._watched.fileno(), rules_of(self._limits))
             self._thread.start()
         except BaseException:
             self.abandon()
@@ -158,13 +170,20 @@ class Listener:
         """End the thread, which closes everything; whether it ended in time."""
         self._stopping = True
         self.call_soon(lambda: None)
-        if self._thread is threading.current_thread():
+        if self.on_its_thread:
             return True
         self._thread.join(max(0.0, deadline - time.monotonic()))
         return not self._thread.is_alive()
 
+    @property
+    def on_its_thread(self) -> bool:
+        """Whether the caller runs on the thread, which still has something to do then."""
+        return self._thread is threading.current_thread()
+
     def abandon(self) -> None:
         """Close every fd and tell the selector nothing: after fork() its set is the parent's."""
+        if self.desk is not None:
+            self.desk.abandon()
         for sock in (self._listening, self._near, self._far, *self._pending):
             if sock is not None:
                 sock.close()
@@ -185,12 +204,17 @@ class Listener:
         assert self._watches is not None
         try:
             while not self._stopping:
-                for call in self._watches.ready(self._timeout()):
+                for call in self._ready():
                     self._guarded(call)
                 self._keep_time()
         finally:
             with self._wake_lock:
                 self.abandon()
+
+    def _ready(self) -> Iterator[Callable[[], object]]:
+        if self.desk is None:
+            return self._watched.ready(self._timeout())
+        return calls_of(self.desk.wait(self._listening.fileno(), self._timeout()), self)
 
     def _guarded(self, call: Callable[[], object]) -> None:
         try:
@@ -252,21 +276,45 @@ class Listener:
         self._starved_since = None
         self._take(sock)
 
+    def ready(self, number: int) -> Callable[[], object] | None:
+        """From the desk: a descriptor that can be read."""
+        return self._watched.take(number)
+
+    def take(self, sock: socket.socket) -> None:
+        """From the desk: a connection that has said nothing."""
+        self._take(sock)
+
+    def take_asking(self, sock: socket.socket, peer: Peer, message: bytes) -> None:
+        """From the desk: a connection with its request."""
+        if self._may_be_known(sock, peer):
+            self._answer(sock, peer, message)
+
+    def heard(self, sock: socket.socket, event: DeskEvent) -> None:
+        """From the desk: an answered connection with its last word."""
+        with sock:
+            if self._heard is not None:
+                self._heard(sock, event)
+
     def _take(self, sock: socket.socket) -> None:
         """Take a connection over: its request may be here already."""
         try:
-            if sock.gettimeout() is not None:
-                # socket.setdefaulttimeout() was called; MSG_DONTWAIT would wait.
-                sock.setblocking(True)
             peer = peer_of(sock)
         except OSError:
             sock.close()
             return
-        if not self._may_connect(peer):
-            _log.info("refused %s: another user", peer)
-            refuse(sock, Status.REFUSED_PEER)
-        elif not self._read(sock, peer):
+        if self._may_be_known(sock, peer) and not self._read(sock, peer):
             self._wait_for_request(sock, peer)
+
+    def _may_be_known(self, sock: socket.socket, peer: Peer) -> bool:
+        """Whether to talk with a peer at all; else it was told so."""
+        if sock.gettimeout() is not None:
+            # socket.setdefaulttimeout() was called; MSG_DONTWAIT would wait.
+            sock.setblocking(True)
+        if self._may_connect(peer):
+            return True
+        _log.info("refused %s: another user", peer)
+        refuse(sock, Status.REFUSED_PEER)
+        return False
 
     def _read(self, sock: socket.socket, peer: Peer) -> bool:
         """Read the request and hand all on; False when there is none yet."""
@@ -314,7 +362,10 @@ class Listener:
     def _starve(self) -> None:
         """Accept no more for a moment; give up what can be missed, at last the peers that wait."""
         now = time.monotonic()
-        if self._starved_since is None:
+        # What the desk accepts in between is not seen here: an old shortage is over.
+        old = now - self._starved_at > 4 * self._limits.pause_seconds
+        self._starved_at = now
+        if self._starved_since is None or old:
             self._starved_since = now
             _log.warning("out of file descriptors: the broker waits for some to be closed")
         self._spare_fds()

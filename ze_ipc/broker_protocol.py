@@ -50,6 +50,8 @@ OBJECT_LIMIT = 1 << 24
 MAX_ROOM = 253
 """Fds in one message, at most; Linux's own limit."""
 
+REQUEST_MAGIC = b"ZQ01"
+
 _REQUEST = struct.Struct(f"<4sHH{HANDLE_SIZE}s")
 _REPLY = struct.Struct("<4sIQQ")
 _DONE = struct.Struct("<4sIQ")
@@ -132,7 +134,7 @@ class Reply:
 
 def encode_request(flags: Flag, handle: bytes, room: int = 0) -> bytes:
     """One request message; ``room`` is 0 where flags keep the objects away."""
-    return _REQUEST.pack(b"ZQ01", flags, room, handle)
+    return _REQUEST.pack(REQUEST_MAGIC, flags, room, handle)
 
 
 def decode_request(message: bytes) -> Request:
@@ -140,7 +142,7 @@ def decode_request(message: bytes) -> Request:
     if len(message) != REQUEST_SIZE:
         raise Malformed(f"a request of {len(message)} bytes")
     magic, flags, room, handle = _REQUEST.unpack(message)
-    if magic != b"ZQ01":
+    if magic != REQUEST_MAGIC:
         raise Malformed("not a request")
     known = _FLAGS.get(flags)
     if known is None:
@@ -155,16 +157,15 @@ def encode_refusal(status: Status) -> bytes:
     return _REPLY.pack(b"ZR01", status, 0, 0)
 
 
-def encode_check(manifest_size: int, object_count: int) -> bytes:
-    """The reply to CHECK: what an open would get."""
+def encode_head(manifest_size: int, object_count: int) -> bytes:
+    """What the manifest's first bytes follow; alone it is the reply to CHECK."""
     return _REPLY.pack(b"ZR01", Status.OK, manifest_size, object_count)
 
 
 def encode_manifest(manifest: bytes, object_count: int) -> Iterator[tuple[bytes | memoryview, ...]]:
     """The reply and the messages after it, each as buffers to be gathered; nothing is copied."""
     view = memoryview(manifest)
-    header = _REPLY.pack(b"ZR01", Status.OK, len(view), object_count)
-    yield header, view[:REPLY_MANIFEST]
+    yield encode_head(len(view), object_count), view[:REPLY_MANIFEST]
     for start in range(REPLY_MANIFEST, len(view), MESSAGE_MANIFEST):
         yield (view[start : start + MESSAGE_MANIFEST],)
 

@@ -97,6 +97,8 @@ class Registry:
         self._lock = threading.Lock()
         self._next = 1
         self._table: dict[int, Registration] = {}
+        self._leaving: dict[int, Registration] = {}
+        """Revoked ones that the desk still sends."""
         self._uids: Counter[int] = Counter()
         self._closed = False
 
@@ -145,6 +147,29 @@ class Registry:
             registration.services -= 1
             registration.opens -= refund
             retire = registration.revoked and not registration.services
+            if retire:
+                self._leaving.pop(registration.generation, None)
+        if retire:
+            _retire(registration)
+
+    def count_open_at_desk(self, generation: int) -> Registration | None:
+        """Count an open that the desk has answered; its registration, if it is not revoked."""
+        with self._lock:
+            registration = self._table.get(generation)
+            if registration is not None:
+                registration.opens += 1
+            return registration
+
+    def end_at_desk(self, generation: int) -> None:
+        """End a service that revoke() was told of; it may end before revoke() knows."""
+        with self._lock:
+            registration = self._leaving.get(generation) or self._table.get(generation)
+            if registration is None:
+                return
+            registration.services -= 1
+            retire = registration.revoked and not registration.services
+            if retire:
+                self._leaving.pop(generation, None)
         if retire:
             _retire(registration)
 
@@ -157,13 +182,18 @@ class Registry:
         with self._lock:
             return list(self._table.values())
 
-    def revoke(self, generation: int) -> bool:
-        """Serve that generation no more; services that run may finish. False: it was not served."""
+    def revoke(self, generation: int, at_desk: int = 0) -> bool:
+        """Serve that generation no more; services that run may finish, and so may as many that the
+        desk has begun. False: it was not served.
+        """
         with self._lock:
             registration = self._table.pop(generation, None)
             if registration is None:
                 return False
             registration.revoked = True
+            registration.services += at_desk
+            if at_desk and registration.services:
+                self._leaving[generation] = registration
             self._uids.subtract(registration.uids)
             self._uids += Counter()
             retire = not registration.services

@@ -22,7 +22,7 @@ from ze_ipc.broker_protocol import (
     Flag,
     Malformed,
     decode_done,
-    encode_check,
+    encode_head,
     encode_manifest,
 )
 from ze_ipc.broker_registry import Registration
@@ -39,8 +39,37 @@ _CHECK, _SKIP_OBJECTS = int(Flag.CHECK), int(Flag.SKIP_OBJECTS)
 _FDS_NEEDED = 2
 """At once, by a sender that is as sparing as it can be."""
 
-_SECONDS = 10.0
-_SECONDS_AN_OBJECT = 0.001
+SECONDS = 10.0
+"""For all messages of an open."""
+SECONDS_AN_OBJECT = 0.001
+"""And for each of its objects."""
+
+
+def token_in(last_word: bytes) -> int | None:
+    """The importer's number for the objects, or None where it does not hold them; EOFError,
+    Malformed.
+    """
+    if not last_word:
+        raise EOFError
+    status, token = decode_done(last_word)
+    return token if status == 0 else None
+
+
+def guarded(serve: Callable[[], bool | None], peer: Peer, generation: int) -> bool | None:
+    """What ``serve`` returns; False, and a line in the log, where it raises."""
+    try:
+        return serve()
+    except (DeadlinePassed, TimeoutError):
+        _log.warning("%s did not take generation %d in time", peer, generation)
+    except Malformed as error:
+        _log.warning("%s broke the protocol: %s", peer, error)
+    except (ZeIpcError, OSError, EOFError) as error:
+        if isinstance(error, EOFError) or getattr(error, "errno", None) in _PEER_LEFT:
+            _log.debug("%s went away in the middle of an open", peer)
+        else:
+            # The peer sees the connection end; in a stream it cannot be told more.
+            _log.warning("generation %d failed for %s: %s", generation, peer, error)
+    return False
 
 
 class Service:
@@ -63,7 +92,7 @@ class Service:
         self._first: tuple[bytes | memoryview, ...]
         """The message that answers."""
         if int(flags) & _CHECK:
-            self._first = (encode_check(len(manifest), self._object_count),)
+            self._first = (encode_head(len(manifest), self._object_count),)
         else:
             self._first = next(encode_manifest(manifest, self._object_count))
 
@@ -118,19 +147,7 @@ class Service:
         return bool(self._guarded(self._serve))
 
     def _guarded(self, serve: Callable[[], bool | None]) -> bool | None:
-        try:
-            return serve()
-        except (DeadlinePassed, TimeoutError):
-            _log.warning("%s did not take generation %d in time", self.peer, self._generation)
-        except Malformed as error:
-            _log.warning("%s broke the protocol: %s", self.peer, error)
-        except (ZeIpcError, OSError, EOFError) as error:
-            if isinstance(error, EOFError) or getattr(error, "errno", None) in _PEER_LEFT:
-                _log.debug("%s went away in the middle of an open", self.peer)
-            else:
-                # The peer sees the connection end; in a stream it cannot be told more.
-                _log.warning("generation %d failed for %s: %s", self._generation, self.peer, error)
-        return False
+        return guarded(serve, self.peer, self.registration.generation)
 
     def interrupt(self) -> None:
         """End the connection from another thread, whatever waits on it."""
@@ -143,10 +160,6 @@ class Service:
         """Close the connection; idempotent."""
         self.sock.close()
 
-    @property
-    def _generation(self) -> int:
-        return self.registration.generation
-
     def _last_word(self, come: bool) -> bool | None:
         if not come:
             raise DeadlinePassed
@@ -154,13 +167,12 @@ class Service:
         return None if message is None else self._holds(message)
 
     def _holds(self, message: bytes) -> bool:
-        if not message:
-            raise EOFError
-        status, self.token = decode_done(message)
-        return status == 0
+        token = token_in(message)
+        self.token = token or 0
+        return token is not None
 
     def _serve(self) -> bool:
-        deadline = time.monotonic() + _SECONDS + _SECONDS_AN_OBJECT * self._object_count
+        deadline = time.monotonic() + SECONDS + SECONDS_AN_OBJECT * self._object_count
         rest = memoryview(self._manifest)[REPLY_MANIFEST:]
         if rest:
             socket_fd, served = self.sock.fileno(), self.registration.served

@@ -17,6 +17,10 @@ class Watches:
         self._calls: dict[int, Call] = {}
         self._calls_once: dict[int, Call] = {}
 
+    def fileno(self) -> int:
+        """The epoll set."""
+        return self._epoll.fileno()
+
     def add(self, number: int, call: Call) -> None:
         """Call it whenever the descriptor can be read."""
         self._epoll.register(number, select.EPOLLIN)
@@ -42,9 +46,12 @@ class Watches:
     def ready(self, timeout: float | None) -> Iterator[Call]:
         """Wait; the calls to make now. One may remove another that has not been made yet."""
         for number, _ in self._epoll.poll(timeout):
-            call = self._calls_once.pop(number, None) or self._calls.get(number)
-            if call is not None:
+            if (call := self.take(number)) is not None:
                 yield call
+
+    def take(self, number: int) -> Call | None:
+        """What to call for a descriptor that somebody else has seen ready."""
+        return self._calls_once.pop(number, None) or self._calls.get(number)
 
     def close(self) -> None:
         """Close the set and forget the calls; of a forked child it leaves the parent's alone."""

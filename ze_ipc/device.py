@@ -390,7 +390,9 @@ class Device(DeviceFacts):
 
     def _broker_started(self) -> Broker:
         if self._broker is None:
-            self._broker = Broker(describe=device_listing.describer(self))
+            self._broker = Broker(
+                describe=device_listing.describer(self), open_desk=self._backend.open_desk
+            )
         return self._broker
 
     def _check_unused(self) -> None:

@@ -82,6 +82,11 @@ class Policy:
         return self.uids is not None and not self.uids <= {os.geteuid()}
 
 
+def admits_own_uid() -> bool:
+    """Whether Policy() admits any peer at all."""
+    return _names_one_user(os.geteuid())
+
+
 def _names_one_user(uid: int) -> bool:
     """False for the overflow uid inside a user namespace, where it stands for all strangers."""
     return uid != overflow_uid() or maps_every_uid()

@@ -45,11 +45,11 @@ def export_range(device: Device, ptr: int, size: int, policy: Policy) -> RangeHa
     backend.retain_objects(objects)
     export = Export(backend, manifests.encode(manifest), objects, ptr, size, broker.call_back)
     try:
-        generation, secret = broker.register(export, policy)
+        handle = broker.serve(export, objects, policy)
     except BaseException:
         export.retired()
         raise
-    return RangeHandle(broker.handle_fields(generation, secret).pack(), device, export)
+    return RangeHandle(handle, device, export)
 
 
 def open_range(device: Device, fields: HandleFields, deadline: float) -> ImportedRange:

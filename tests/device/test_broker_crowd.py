@@ -207,7 +207,7 @@ def test_processes_that_know_the_secret_and_read_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Several of them leave room for one that comes later."""
-    monkeypatch.setattr(broker_service, "_SECONDS", 60.0)
+    monkeypatch.setattr(broker_service, "SECONDS", 60.0)
     export = FakeExport(5)
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(limits=Limits(threads=8, threads_a_peer=4)))

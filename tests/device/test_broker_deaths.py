@@ -215,7 +215,7 @@ def test_exporter_ends_while_its_broker_lives() -> None:
 def test_importer_that_takes_no_more_is_given_up(
     broker: Broker, manifest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_service, "_SECONDS", 0.2)
+    monkeypatch.setattr(broker_service, "SECONDS", 0.2)
     export = FakeExport(2, b"m" * manifest)
     handle = broker.handle_fields(*broker.register(export))
     with connect(handle, time.monotonic() + 5) as connection:

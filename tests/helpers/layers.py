@@ -24,6 +24,7 @@ LAYER_OF = {
     "_xe": 0,
     "_mock": 0,
     "backend": 1,
+    "desk": 1,
     "xe": 1,
     "level_zero": 1,
     "mock": 1,

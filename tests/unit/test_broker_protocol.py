@@ -80,7 +80,7 @@ def test_refusal(status: Status, check: bool) -> None:
 
 
 def test_check() -> None:
-    reply = protocol.decode_reply(protocol.encode_check(1 << 20, 5), check=True)
+    reply = protocol.decode_reply(protocol.encode_head(1 << 20, 5), check=True)
     assert reply == protocol.Reply(Status.OK, 1 << 20, 5, b"")
 
 

@@ -53,7 +53,9 @@ def test_every_type_the_module_lists_is_complete() -> None:
     kinds += [_xe.ffi.typeof(f"struct {name}") for name in structs]
     kinds += [_xe.ffi.typeof(f"union {name}") for name in unions]
     # Python holds these by pointer only.
-    opaque = [_xe.ffi.typeof(name) for name in ("struct xe_device", "struct xe_fence")]
+    opaque = [
+        _xe.ffi.typeof(name) for name in ("struct xe_device", "struct xe_fence", "struct desk")
+    ]
     sizes = [
         _xe.ffi.sizeof(kind)
         for kind in kinds

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ze_ipc._ze import ffi, lib
 from ze_ipc.backend import CpuMapping, DeviceInfo, IpcPath, OpenTimings, Placement, UsmKind
+from ze_ipc.desk import DeskRules
 from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
 from ze_ipc.level_zero import stream
 from ze_ipc.level_zero.context import Context, pointer
@@ -213,6 +214,9 @@ class LevelZeroBackend:
     def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
         """Import what came with an answer; the descriptors are closed in any case."""
         return stream.import_fds(self._context, fds, sizes)
+
+    def open_desk(self, epoll: int, rules: DeskRules) -> None:
+        """There is none: every peer is answered by Python."""
 
     # ---- bytes
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from ze_ipc._xe import lib
 from ze_ipc.backend import DeviceInfo, IpcPath, OpenTimings, Placement, UsmKind
+from ze_ipc.desk import DeskRules
 from ze_ipc.errors import (
     InvalidArgument,
     InvalidSize,
@@ -21,6 +22,7 @@ from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
 from ze_ipc.xe.copy import CopyEngine, commands_of
 from ze_ipc.xe.cpu import NotCpuVisible, XeCpuMapping, cpu_copy, cpu_map
+from ze_ipc.xe.desk import XeDesk
 from ze_ipc.xe.device import Device
 from ze_ipc.xe.names import device_name
 from ze_ipc.xe.objects import Objects
@@ -237,6 +239,10 @@ class XeBackend:
     def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
         """Import what came with an answer; the descriptors are closed in any case."""
         return import_fds(self._device, fds, sizes)
+
+    def open_desk(self, epoll: int, rules: DeskRules) -> XeDesk:
+        """A desk that answers for objects of this device."""
+        return XeDesk(self._device, epoll, rules)
 
     # ---- bytes ----
 
