@@ -28,6 +28,7 @@ from ze_ipc.physical_memory import PhysicalMemory
 from ze_ipc.policy import Policy
 from ze_ipc.range_handle import RangeHandle
 from ze_ipc.reservation import Reservation
+from ze_ipc.sent_handles import SentHandles
 from ze_ipc.usm import UsmAllocation
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Device(DeviceFacts):
         self._broker: Broker | None = None
         self._imports = ImportCache(backend)
         self._contexts: dict[int, Device] = {}
+        self._sent = SentHandles()
         self._owned: weakref.WeakSet[Owner] = weakref.WeakSet()
         self._open(None)
         self._abandoned: Abandoned = Abandoned()
@@ -249,6 +251,8 @@ class Device(DeviceFacts):
     def _enter(self, call: str) -> None:
         self._check(call)
         self._abandoned.close_all()
+        if self._sent:
+            self._sent.give_up()
 
     def _adopt(self, owner: Owner) -> None:
         self._owned.add(owner)

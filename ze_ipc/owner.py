@@ -8,7 +8,7 @@ import os
 import threading
 import warnings
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ze_ipc.errors import Closed, ForkedProcess
 
@@ -101,6 +101,12 @@ class Owner:
                 pid=os.getpid(),
                 made_by=self._pid,
             )
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} belongs to its process and cannot be pickled or copied: send "
+            "bytes(device.get_ipc_handle(...)), or an open range through multiprocessing"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -115,7 +115,7 @@ class RangeHandle(Owner):
     def __hash__(self) -> int:
         return hash(self._data)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:  # type: ignore[override]
         return RangeHandle, (self._data,)
 
     def __repr__(self) -> str:
