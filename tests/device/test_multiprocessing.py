@@ -67,7 +67,7 @@ def through(thing: Any) -> Any:
 def test_arguments_of_a_process(device: ze_ipc.Device, reservation: ze_ipc.Reservation) -> None:
     said = spawn.Queue()
     process = spawn.Process(
-        target=mp_child.write_and_say, args=(reservation, PAGE - 2, b"child", said)
+        target=mp_child.write_and_say, args=(reservation, PAGE - 2, b"child", said), daemon=True
     )
     process.start()
     assert said.get(timeout=60) == "done"
@@ -81,13 +81,14 @@ def test_arguments_of_a_process(device: ze_ipc.Device, reservation: ze_ipc.Reser
 
 def test_queues_there_and_back(device: ze_ipc.Device, view: ze_ipc.ImportedRange) -> None:
     questions, answers = spawn.Queue(), spawn.Queue()
-    process = spawn.Process(target=mp_child.echo, args=(questions, answers))
+    process = spawn.Process(target=mp_child.echo, args=(questions, answers), daemon=True)
     process.start()
     for _ in range(3):
         questions.put(view)
         with answers.get(timeout=60) as back:
             assert back.device.read(back.ptr, back.size) == DATA[100:-100]
             back.device.write(back.ptr, b"back")
+        questions.put("received")
         assert device.read(view.ptr, 4) == b"back"
         device.write(view.ptr, DATA[100:104])
     questions.put(None)

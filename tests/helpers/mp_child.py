@@ -23,13 +23,13 @@ def write_and_say(view: ze_ipc.ImportedRange, at: int, data: bytes, said: Any) -
 
 
 def echo(questions: Any, answers: Any) -> None:
-    """Send every range back that comes, opened here and closed as soon as it is on its way."""
-    while True:
-        view = questions.get()
-        if view is None:
-            return
+    """Send every range back that comes; it stays open here until the answer was received, for a
+    queue pickles some time after put().
+    """
+    while (view := questions.get()) is not None:
         with view:
             answers.put(view)
+            assert questions.get() == "received"
 
 
 def make(size: int, byte: int) -> ze_ipc.ImportedRange:

@@ -24,6 +24,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ze_ipc.device import Device
+from ze_ipc.errors import Closed
 from ze_ipc.imported_range import ImportedRange
 from ze_ipc.open_device import BackendName, Selector, open_device
 from ze_ipc.reservation import Reservation
@@ -56,6 +57,12 @@ def send(source: ImportedRange | Reservation) -> tuple[bytes, Origin]:
 
     AddressNotFound where a Reservation has a hole: send device.get_ipc_handle() of a part instead.
     """
+    if source.closed:
+        raise Closed(
+            f"{type(source).__name__} is closed",
+            call="pickle",
+            hint="keep it open until the other side has it: a Queue pickles some time after put()",
+        )
     source._check("pickle")
     device = source.device
     return device._sent.export(device, source.ptr, source.size), Origin.of(device)
