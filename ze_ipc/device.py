@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ze_ipc import arguments, device_listing, native_range, share, transport
+from ze_ipc import arguments, device_listing, native_range, pickling, share, transport
 from ze_ipc.broker import Broker
 from ze_ipc.cpu_access import CpuAccess
 from ze_ipc.device_facts import DeviceFacts
@@ -429,3 +429,6 @@ class Device(DeviceFacts):
         kind = f"{self.backend} on the mock" if self.is_mock else self.backend
         state = " closed" if self.closed else ""
         return f"<Device {self.name!r} {self.pci_address} {kind}{state}>"
+
+
+pickling.register()
