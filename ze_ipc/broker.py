@@ -219,7 +219,10 @@ class Broker:
                 return
             self._closed = True
         _live.discard(self)
-        self._dir.unlink(socket_name(self.address.broker))
+        try:
+            self._dir.unlink(socket_name(self.address.broker))
+        except KernelError as error:
+            _log.warning("%s (the next broker there removes it)", error)
         desk = self._desk
         left_desk = desk is None or desk.close(deadline)
         listened = self._listener.stop(deadline)

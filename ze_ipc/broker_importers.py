@@ -7,6 +7,7 @@ held; processes beyond it are recognised by pid and start time, when somebody as
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import select
 import socket
@@ -202,17 +203,17 @@ class ImporterTable:
         if pidfd is not None:
             try:
                 self._epoll.register(pidfd.fileno(), select.EPOLLIN)
-            except BaseException:
+            except OSError:
                 pidfd.close()
-                raise
+                return None
         return pidfd
 
     def _unwatch(self, process: Process) -> None:
         pidfd, process.pidfd = process.pidfd, None
         if pidfd is not None:
-            # Closing it would do, if no forked child had a duplicate.
-            self._epoll.unregister(pidfd.fileno())
-            pidfd.close()
+            with pidfd, contextlib.suppress(OSError):
+                # Closing it would do, if no forked child had a duplicate.
+                self._epoll.unregister(pidfd.fileno())
 
 
 def _has_ended(key: Hashable, process: Process, readable: set[int]) -> bool:

@@ -8,11 +8,13 @@ run out, accepting pauses instead of spinning, and after a while the peers are t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -27,10 +29,13 @@ from ze_ipc.broker_watches import Watches
 from ze_ipc.desk import Desk, DeskEvent
 from ze_ipc.fds import Fd
 from ze_ipc.policy import Peer, peer_of
+from ze_ipc.threads import DaemonThread
 
 _log = logging.getLogger(__name__)
 
 _CREDENTIALS = struct.Struct("3i")
+_ONE = (1).to_bytes(8, sys.byteorder)
+"""What is written to and read from an eventfd."""
 _OUT_OF_FDS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _REFUSALS_AT_ONCE = 64
 _RINGS_AT_ONCE = 16
@@ -40,6 +45,10 @@ _RINGS_AT_ONCE = 16
 class _Pending:
     peer: Peer
     deadline: float
+
+
+_Expected = tuple[float, Callable[[bool], bool]]
+"""Until when, and whom to tell."""
 
 
 def refuse(sock: socket.socket, status: Status, refusal: bytes | None = None) -> None:
@@ -88,7 +97,7 @@ class Listener:
         self._limits = limits
         self._listening = listening
         self._pending: dict[socket.socket, _Pending] = {}
-        self._expected: dict[socket.socket, tuple[float, Callable[[bool], bool]]] = {}
+        self._expected: dict[socket.socket, _Expected] = {}
         self._calls: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._next_tick: float | None = None
@@ -101,7 +110,7 @@ class Listener:
         self._wake: Fd | None = None
         self._wake_lock = threading.RLock()
         self._watches: Watches | None = None
-        self._thread = threading.Thread(target=self._run, name="ze_ipc-broker", daemon=True)
+        self._thread = DaemonThread(self._run, "ze_ipc-broker")
 
     def start(self, doorbell_name: bytes) -> int:
         """Take the remaining fds and start the thread; the number of the fd that an importer may
@@ -127,6 +136,8 @@ class Listener:
             self._thread.start()
         except BaseException:
             self.abandon()
+            if self.desk is not None:
+                self.desk.free()
             raise
         return doorbell
 
@@ -137,7 +148,7 @@ class Listener:
         self._calls.append(call)
         with self._wake_lock:
             if self._wake is not None and not self._wake.closed:
-                os.eventfd_write(self._wake.fileno(), 1)
+                os.write(self._wake.fileno(), _ONE)  # unlike eventfd_write(), again on EINTR
 
     def expect(self, sock: socket.socket, hear: Callable[[bool], bool]) -> bool:
         """Call ``hear(True)`` when the socket can be read, again if it returns False, and
@@ -147,14 +158,22 @@ class Listener:
         if len(self._expected) >= self._limits.heard:
             return False
         deadline = time.monotonic() + self._limits.last_word_seconds
-        self._expected[sock] = deadline, hear
-        self._watched.add_once(sock, partial(self._hear, sock))
+        return self._expect_again(sock, (deadline, hear))
+
+    def _expect_again(self, sock: socket.socket, entry: _Expected) -> bool:
+        try:
+            self._watched.add_once(sock, partial(self._hear, sock))
+        except OSError as error:
+            _log.warning("a connection cannot be waited for: %s", error)
+            return False
+        self._expected[sock] = entry
         return True
 
     def _hear(self, sock: socket.socket) -> None:
-        if (entry := self._expected.pop(sock, None)) is not None and not entry[1](True):
-            self._expected[sock] = entry
-            self._watched.add_once(sock, partial(self._hear, sock))
+        entry = self._expected.pop(sock, None)
+        if entry is None or entry[1](True) or self._expect_again(sock, entry):
+            return
+        entry[1](False)
 
     def _hear_no_more(self, sock: socket.socket) -> None:
         _, hear = self._expected.pop(sock)
@@ -256,7 +275,8 @@ class Listener:
 
     def _run_calls(self) -> None:
         assert self._wake is not None
-        os.eventfd_read(self._wake.fileno())
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake.fileno(), len(_ONE))
         while self._calls:
             self._guarded(self._calls.popleft())
 
@@ -269,9 +289,10 @@ class Listener:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            if error.errno not in _OUT_OF_FDS:
-                raise
-            self._starve()
+            if error.errno in _OUT_OF_FDS:
+                self._starve()
+            else:
+                _log.warning("a connection cannot be accepted: %s", error)
             return
         self._starved_since = None
         self._take(sock)
@@ -334,8 +355,13 @@ class Listener:
         if len(self._pending) >= self._limits.pending:
             self._evict()
         deadline = time.monotonic() + self._limits.handshake_seconds
+        try:
+            self._watched.add_once(sock, partial(self._continue, sock))
+        except OSError as error:
+            _log.warning("%s cannot be waited for: %s", peer, error)
+            sock.close()
+            return
         self._pending[sock] = _Pending(peer, deadline)
-        self._watched.add_once(sock, partial(self._continue, sock))
 
     def _continue(self, sock: socket.socket) -> None:
         pending = self._pending.pop(sock, None)
@@ -378,7 +404,11 @@ class Listener:
         self._resume_at = now + self._limits.pause_seconds
 
     def _resume_accepting(self) -> None:
-        self._watched.add(self._listening.fileno(), self._accept)
+        try:
+            self._watched.add(self._listening.fileno(), self._accept)
+        except OSError as error:
+            _log.warning("connections cannot be waited for: %s", error)
+            self._resume_at = time.monotonic() + self._limits.pause_seconds
         self._take_reserve()
 
     def _refuse_waiting(self) -> bool:
@@ -439,6 +469,9 @@ class Listener:
             )
         except BlockingIOError:
             return False
+        except OSError as error:
+            _log.warning("a ring cannot be taken now: %s", error)
+            return False
         fds: list[Fd] = []
         sender: Peer | None = None
         for level, kind, data in ancillary:
@@ -454,12 +487,18 @@ class Listener:
         finally:
             for fd in fds:
                 fd.close()
-        if sock is None or sender is None or sender.uid != peer_of(sock).uid:
+        if sock is None:
             _log.info("a ring without a socket of its own from %s", sender)
-            if sock is not None:
-                sock.close()
             return True
-        self._take(sock)
+        try:
+            owned = sender is not None and sender.uid == peer_of(sock).uid
+        except OSError:
+            owned = False
+        if owned:
+            self._take(sock)
+        else:
+            _log.info("a ring with a socket of somebody else from %s", sender)
+            sock.close()
         return True
 
 

@@ -14,6 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from ze_ipc.threads import DaemonThread
+
 _log = logging.getLogger(__name__)
 
 Job = TypeVar("Job")
@@ -68,7 +70,7 @@ class WorkerPool(Generic[Job]):
             # Idle threads may all have passed over what else is queued: wake one in any case.
             self._changed.notify()
             if self._idle < len(self._queue) and len(self._threads) < self._max_threads:
-                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                thread = DaemonThread(self._work, self._name)
                 self._threads.add(thread)
         return thread is None or self._start(thread, key, job)
 

@@ -405,15 +405,19 @@ class Device(DeviceFacts):
                 owner._check_unused()
 
     def _release(self) -> None:
-        for inside in self._contexts.values():
-            inside.close()
-        for owner in list(self._owned):
-            owner._lose()
-        self._imports.close()
-        with self._lock:
-            broker, self._broker = self._broker, None
-        if broker is not None:
-            broker.close()
+        with ExitStack() as all_of_it:
+            all_of_it.callback(self._close_backend)
+            with self._lock:
+                broker, self._broker = self._broker, None
+            if broker is not None:
+                all_of_it.callback(broker.close)
+            all_of_it.callback(self._imports.close)
+            for inside in self._contexts.values():
+                all_of_it.callback(inside.close)
+            for owner in list(self._owned):
+                owner._lose()
+
+    def _close_backend(self) -> None:
         with self._lock:
             self._backend.close()
 

@@ -290,10 +290,42 @@ class _OsError(ZeIpcError, OSError):
         return rebuild, (cls, cause, {**fields, "errno": self.errno})
 
 
+_MEMORY_HINT = "free host memory, or raise this process's or its cgroup's limit of it"
+_FULL_HINT = "make room on that file system, or put the directory on another one"
+
+HINT_OF_ERRNO: dict[int, str] = {
+    _errno.EINTR: "call it again: a signal came in between",
+    _errno.EAGAIN: "call it again later, when other work of this process or user has ended",
+    _errno.ENOMEM: _MEMORY_HINT,
+    _errno.ENOBUFS: _MEMORY_HINT,
+    _errno.ENOSPC: _FULL_HINT,
+    _errno.EDQUOT: _FULL_HINT,
+    _errno.EROFS: "use a directory that can be written",
+    _errno.ENOENT: "check that the directory is still there, and keep others from removing it",
+    _errno.ELOOP: "use a path without circles of symbolic links",
+    _errno.EIO: "see the kernel log: a device or a file system fails",
+    _errno.ENOSYS: "use a newer kernel, or permit this call in the seccomp filter",
+    _errno.ENOPROTOOPT: "use a newer kernel",
+    _errno.ETOOMANYREFS: "raise RLIMIT_NOFILE (ulimit -n): too many descriptors are on their way",
+    _errno.EPIPE: "keep the other process alive until the call returns",
+    _errno.ECONNRESET: "keep the other process alive until the call returns",
+    _errno.EBADMSG: "use the same version of ze_ipc in both processes",
+    _errno.EPROTO: "use the same version of ze_ipc in both processes",
+}
+"""What fixes a failed system call that has no class of its own."""
+_UNKNOWN_ERRNO = "look this errno up in the call's manual page, and report it if that is no help"
+
+
 class KernelError(_OsError):
     """A system call failed in a way that has no class of its own; ``errno`` says how, ``call`` is
     the ioctl's or syscall's name.
     """
+
+    def __init__(
+        self, cause: str = "", *, errno: int | None = None, hint: str | None = None, **fields: Any
+    ) -> None:
+        hint = hint or HINT_OF_ERRNO.get(abs(errno or 0), _UNKNOWN_ERRNO)
+        super().__init__(cause, errno=errno, hint=hint, **fields)
 
 
 class AccessDenied(_OsError, PermissionError):

@@ -65,7 +65,7 @@ class Fd:
         """Close it; again is no error."""
         number, self._number = self._number, -1
         if number >= 0:
-            os.close(number)
+            close_fd(number)
 
     def __enter__(self) -> Fd:
         return self
@@ -85,6 +85,15 @@ class Fd:
 
     def __repr__(self) -> str:
         return "<Fd closed>" if self._number < 0 else f"<Fd {self._number}>"
+
+
+def close_fd(number: int) -> None:
+    """Close a descriptor: whatever close(2) reports, but EBADF, Linux has closed it."""
+    try:
+        os.close(number)
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            raise
 
 
 def close_all(fds: Iterable[Fd]) -> None:

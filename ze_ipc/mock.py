@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from ze_ipc._mock import ffi, lib
 from ze_ipc.errors import InvalidArgument, KernelError
@@ -58,7 +58,7 @@ def _number(ioctl_name: str) -> int:
         raise InvalidArgument("the mock has no such ioctl", ioctl=ioctl_name) from None
 
 
-def _check(rc: int, call: str, **values: object) -> int:
+def _check(rc: int, call: str, **values: Any) -> int:
     if rc >= 0:
         return rc
     raise KernelError(os.strerror(-rc), errno=-rc, call=call, **values)

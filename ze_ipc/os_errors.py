@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 
-from ze_ipc.errors import AccessDenied, FdLimit, KernelError, ZeIpcError
+from ze_ipc.errors import AccessDenied, FdLimit, KernelError, OutOfHostMemory, ZeIpcError
 
 
 def error_of_os(
@@ -17,4 +18,7 @@ def error_of_os(
         return FdLimit("no file descriptor is free", call=call, need=1, soft=soft, hard=hard)
     if error.errno in (errno.EACCES, errno.EPERM):
         return AccessDenied(cause, call=call, errno=error.errno)
+    if error.errno in (errno.ENOMEM, errno.ENOBUFS):
+        words = cause or os.strerror(error.errno)
+        return OutOfHostMemory(words, call=call, errno=error.errno)
     return KernelError(cause, call=call, errno=error.errno, hint=hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from ze_ipc import transport
 from ze_ipc.backend import OpenTimings
 from ze_ipc.errors import InvalidHandle, KernelError, PeerAccessError
 from ze_ipc.export import Export
+from ze_ipc.fds import close_fd
 from ze_ipc.imported_range import ImportedRange
 from ze_ipc.range_handle import RangeHandle
 from ze_ipc.walk import walk
@@ -114,7 +114,7 @@ def _objects(
         return backend.receive_objects(connection.fileno(), sizes, deadline, timings)
     if len(fds) != len(sizes):
         for fd in fds:
-            os.close(fd)
+            close_fd(fd)
         raise InvalidHandle(
             "the exporter sent as many objects as it said, and described others",
             call="open_ipc_handle",

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from ze_ipc.errors import AccessDenied, KernelError
-from ze_ipc.fds import Fd
+from ze_ipc.fds import Fd, close_fd
 from ze_ipc.os_errors import error_of_os
 
 _SOCKET_NAME = re.compile(r"(?P<broker>[0-9a-f]{16})\.sock|\.(?P<unborn>[0-9a-f]{16})\.new")
@@ -78,8 +78,10 @@ def open_trusted(path: str) -> tuple[int, bool]:
         if shared and not mode & stat.S_ISVTX:
             text = f"may be written by others (mode {stat.S_IMODE(mode):04o})"
             raise _denied(path, text, errno.EACCES)
-    except BaseException:
-        os.close(number)
+    except BaseException as error:
+        close_fd(number)
+        if isinstance(error, OSError) and not isinstance(error, AccessDenied):
+            raise error_of_os(error, "fstat") from error
         raise
     return number, shared
 

@@ -49,6 +49,7 @@ from ze_ipc.errors import (
     WrongHost,
     ZeIpcError,
 )
+from ze_ipc.fds import close_fd
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
 from ze_ipc.os_errors import error_of_os
@@ -173,7 +174,7 @@ class Connection:
         if sock is not None:
             sock.close()
         while self._fds:
-            os.close(self._fds.pop())
+            close_fd(self._fds.pop())
 
     @property
     def closed(self) -> bool:
@@ -307,7 +308,7 @@ def dial_broker(handle: HandleFields, deadline: float) -> socket.socket:
         try:
             sock = _connect_to(address_in(directory, name), deadline)
         finally:
-            os.close(directory)
+            close_fd(directory)
         if sock is not None:
             # Where others may make files too, the name of a dead broker is theirs to take.
             return _trusted(sock, path) if shared else sock

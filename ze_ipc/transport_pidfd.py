@@ -39,7 +39,11 @@ def dial_by_pidfd(handle: HandleFields, deadline: float) -> socket.socket:
     doorbell = _take_doorbell(handle.pid, handle.doorbell)
     with doorbell:
         # The pid is advisory: this may be another process, and another socket, by now.
-        if doorbell.getsockname() != doorbell_name(handle.broker):
+        try:
+            name = doorbell.getsockname()
+        except OSError as error:
+            raise error_of_os(error, "getsockname") from error
+        if name != doorbell_name(handle.broker):
             raise _gone("fd {doorbell} of process {pid} is not the exporter's doorbell", handle)
         try:
             near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

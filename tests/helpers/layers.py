@@ -19,6 +19,7 @@ LAYER_OF = {
     "_buffer": LEAVES,
     "_dlpack": LEAVES,
     "elf": LEAVES,
+    "threads": LEAVES,
     "loader": LEAVES,
     "_ze": 0,
     "_xe": 0,
