@@ -115,10 +115,10 @@ def _fds() -> list[str]:
     for number in _names("/proc/self/fd"):
         if number == tracker:
             continue
-        link = Path("/proc/self/fd", number)
-        if not link.is_symlink():  # the descriptor that listed the directory
+        try:
+            target = str(Path("/proc/self/fd", number).readlink())
+        except FileNotFoundError:  # what listed the directory, or what a thread has just closed
             continue
-        target = str(link.readlink())
         if not PROCESS_WIDE_FD.search(target):
             found.append(f"{number} -> {target}")
     return found

@@ -19,6 +19,7 @@ from ze_ipc.errors import (
     ExporterGone,
     InvalidArgument,
     KernelError,
+    OutOfHostMemory,
     TransportDenied,
     UnsupportedFeature,
     ZeIpcError,
@@ -87,7 +88,8 @@ def test_by_seccomp(number: int, name: str, code: int) -> None:
         (errno.ENOSYS, 0, None, UnsupportedFeature),
         (errno.ESRCH, 0, None, ExporterGone),
         (errno.EBADF, 0, None, ExporterGone),
-        (errno.ENOMEM, 0, None, KernelError),
+        (errno.ENOMEM, 0, None, OutOfHostMemory),
+        (errno.EIO, 0, None, KernelError),
     ],
 )
 def test_error_of_the_syscall(

@@ -185,7 +185,8 @@ static void enter_call(struct run *run, struct thread *thread, uint64_t number, 
     if (thread->inside && call->number == DEVICE_CALL && call->inside == 2)
         return; /* in the ioctl after which it dies */
     *call = device ? (struct call){thread_number, DEVICE_CALL, (uint32_t)arguments[1], 0}
-                   : (struct call){thread_number, (int32_t)number, detail_of(thread->tid, number, arguments), thread->inside};
+                   : (struct call){thread_number, (int32_t)number, detail_of(thread->tid, number, arguments),
+                                   thread->inside};
     if (device) {
         thread->answered = true;
         thread->answer = GO_ON;

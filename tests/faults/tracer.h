@@ -38,9 +38,9 @@ struct outcome {
     uint64_t calls; /* how many there were, also where the log was too short for them */
     int32_t fired;
     int32_t timed_out;
-    int32_t status;     /* of waitpid() */
-    int32_t stranger;   /* another process that ended meanwhile, or 0: a child, or a thread that was never seen */
-    struct call stuck;  /* on time-out: what the main thread was in */
+    int32_t status;    /* of waitpid() */
+    int32_t stranger;  /* another process that ended meanwhile, or 0: a child, or a thread that was never seen */
+    struct call stuck; /* on time-out: what the main thread was in */
 };
 
 /* In the process to be traced, by its only thread: stop until trace() of the parent goes on. */
