@@ -16,7 +16,7 @@ from faults.sabotage import VERBS
 from faults.scenes import SIDES, Scene, Side
 from ze_ipc.errors import InvalidArgument, KernelError
 
-SAMPLE = 300
+SAMPLE = 240
 SEED = 20260
 
 
