@@ -68,7 +68,7 @@ static size_t write_batch(struct input *input, uint32_t *batch, size_t room)
 static enum streamer_result poll_few(void *owner)
 {
     (void)owner;
-    return ++polls > 50 ? STREAMER_TIMEOUT : STREAMER_RUNNING;
+    return ++polls > 4 ? STREAMER_TIMEOUT : STREAMER_RUNNING;
 }
 
 static void relax_not(void *owner, unsigned microseconds)

@@ -22,6 +22,9 @@ const char *__asan_default_options(void)
 }
 
 static uint64_t *scratch;
+/* What ioctls of this input gave back: ids, handles, offsets. */
+static uint64_t given[64];
+static uint32_t given_count;
 static uint32_t rows[XE_MOCK_MAX_IOCTLS];
 static uint32_t row_count;
 
@@ -76,8 +79,26 @@ static uint64_t take_value(struct input *input)
         return (uint64_t)take8(input) << 32 | take8(input);
     case 13:
         return (uint64_t)take16(input) * PAGE_SIZE;
-    default:
+    case 14:
         return what / 16 * (uint64_t)PAGE_SIZE;
+    default: {
+        uint64_t value = given[take8(input) % 64];
+
+        return what / 16 % 2 ? value | (uint64_t)take8(input) << 32 : value;
+    }
+    }
+}
+
+static void remember(const uint64_t *before, const uint64_t *after, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t low = (uint32_t)after[i], high = (uint32_t)(after[i] >> 32);
+
+        if (before[i] == after[i])
+            continue;
+        given[given_count++ % 64] = low;
+        if (high != (uint32_t)(before[i] >> 32))
+            given[given_count++ % 64] = high;
     }
 }
 
@@ -120,7 +141,7 @@ static void call(struct input *input, int node)
 {
     const struct ioctl_row *row = &ioctl_table[rows[take8(input) % row_count]];
     uint8_t how = take8(input);
-    uint64_t argument[32] = {0};
+    uint64_t argument[32] = {0}, before[32];
     int rc;
 
     if (how & 0x80) {
@@ -131,8 +152,11 @@ static void call(struct input *input, int node)
     take_words(input, argument, 1 + how % 20);
     bound_waits(row->request, argument);
     spare_descriptors(row->request, argument);
+    memcpy(before, argument, sizeof(before));
     rc = xe_mock_ioctl(node, row->request, argument);
     REQUIRE(rc > -200);
+    if (rc == 0)
+        remember(before, argument, 32);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -144,6 +168,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!scratch)
         set_up();
     memset(scratch, 0, SCRATCH_PAGES / 2 * PAGE_SIZE);
+    memset(given, 0, sizeof(given));
+    given_count = 0;
     first = dup(0);
     REQUIRE(first >= 0);
     close(first);

@@ -16,6 +16,8 @@ MOCK = ROOT / "native" / "mock"
 STREAM = ROOT / "native" / "stream"
 ZE = ROOT / "native" / "ze"
 PROGRAMS = sorted(path.stem for path in HERE.glob("test_*.c"))
+FUZZ = HERE.parent / "fuzz"
+FUZZ_TARGETS = sorted(path.stem[len("fuzz_") :] for path in FUZZ.glob("fuzz_*.c"))
 UNDER_TSAN = [
     "test_threads",
     "test_pending",
@@ -121,6 +123,24 @@ def test_under_address_and_undefined_sanitizers(
     name: str, asan_core: tuple[Path, list[Path]]
 ) -> None:
     run_program(name, *asan_core, ASAN, *ARGUMENTS.get(name, []))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FUZZ_TARGETS)
+def test_inputs_of_fuzz_targets(name: str, asan_core: tuple[Path, list[Path]]) -> None:
+    """The committed inputs of the fuzz targets in C, without a fuzzer."""
+    directory, core = asan_core
+    program = directory / f"fuzz_{name}"
+    sources = (FUZZ / f"fuzz_{name}.c", FUZZ / "replay.c")
+    command = [COMPILER, *FLAGS, *ASAN, f"-I{HERE}", *map(str, (*sources, *core))]
+    subprocess.run([*command, "-o", str(program)], check=True, timeout=300)
+    inputs = sorted(map(str, (FUZZ / "corpus" / name).iterdir()))
+    assert inputs
+    done = subprocess.run(
+        [str(program), *inputs], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(inputs)} inputs" in done.stdout
 
 
 @pytest.mark.timeout(600)

@@ -1,0 +1,1 @@
+"""Builds and runs the fuzz targets of tests/fuzz; see main.py."""
