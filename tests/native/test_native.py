@@ -125,6 +125,27 @@ def test_under_address_and_undefined_sanitizers(
     run_program(name, *asan_core, ASAN, *ARGUMENTS.get(name, []))
 
 
+@pytest.mark.parametrize(
+    ("body", "sanitizer"),
+    [
+        ("keep = malloc(24); keep = NULL;", "LeakSanitizer"),
+        ("keep = malloc(24); free(keep); *(volatile char *)keep = 1;", "AddressSanitizer"),
+        ("int big = 0x7fffffff; volatile int more = big; more = more + 1;", "runtime error"),
+    ],
+)
+def test_the_sanitizers_see(tmp_path: Path, body: str, sanitizer: str) -> None:
+    """Leaks too: they are looked for at each program's end."""
+    (tmp_path / "bad.c").write_text(
+        f"#include <stdlib.h>\nvoid *volatile keep;\nint main(void) {{ {body} return 0; }}\n"
+    )
+    program = tmp_path / "bad"
+    command = [COMPILER, "-O0", "-g", *ASAN, str(tmp_path / "bad.c"), "-o", str(program)]
+    subprocess.run(command, check=True, timeout=300)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert sanitizer in done.stderr
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FUZZ_TARGETS)
 def test_inputs_of_fuzz_targets(name: str, asan_core: tuple[Path, list[Path]]) -> None:
