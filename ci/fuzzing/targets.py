@@ -17,7 +17,7 @@ IN_PYTHON = sorted(path.stem[len("fuzz_") :] for path in TARGETS.glob("fuzz_*.py
 FOLDERS = ("native/mock", "native/stream", "ioctl", "tests/native", "tests/fuzz")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 FLAGS = (
-    *("-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-pthread"),
+    *("-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-pthread"),
     *(f"-I{ROOT / folder}" for folder in FOLDERS),
     *SANITIZERS,
 )
