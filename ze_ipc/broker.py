@@ -305,7 +305,7 @@ class Broker:
             _log.info("refused generation %d to %s: %s", handle.generation, peer, begun.name)
             return refuse(sock, begun)
         try:
-            service = Service(sock, peer, begun, request.flags, request.room)
+            service = Service(sock, peer, begun, request.flags, request.room, request.first)
         except Exception:
             _log.exception("generation %d fails to be served", handle.generation)
             refuse(sock, Status.FAILED)

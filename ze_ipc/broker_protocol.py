@@ -3,6 +3,8 @@
 Everything is little-endian and one SOCK_SEQPACKET message each:
 
     request   "ZQ01", u16 flags, u16 room, the 64 bytes of the handle
+    extend    "ZE01", u32 first, the 64 bytes of the handle: as a request, by who holds the first
+              ``first`` objects already, which are not sent
     reply     "ZR01", u32 status, u64 manifest size, u64 objects, <= 32 KiB of manifest; with the
               fds of all objects in SCM_RIGHTS or of none
     manifest  the rest in messages of <= 64 KiB, each without a header
@@ -52,6 +54,9 @@ MAX_ROOM = 253
 
 REQUEST_MAGIC = b"ZQ01"
 
+_EXTEND_MAGIC = b"ZE01"
+
+_EXTEND = struct.Struct(f"<4sI{HANDLE_SIZE}s")
 _REQUEST = struct.Struct(f"<4sHH{HANDLE_SIZE}s")
 _REPLY = struct.Struct("<4sIQQ")
 _DONE = struct.Struct("<4sIQ")
@@ -118,6 +123,8 @@ class Request:
     """64 bytes, not looked at here."""
     room: int = 0
     """How many fds may come with the reply."""
+    first: int = 0
+    """So many objects, the first ones, are not to be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +144,18 @@ def encode_request(flags: Flag, handle: bytes, room: int = 0) -> bytes:
     return _REQUEST.pack(REQUEST_MAGIC, flags, room, handle)
 
 
+def encode_extend(first: int, handle: bytes) -> bytes:
+    """One extend message."""
+    return _EXTEND.pack(_EXTEND_MAGIC, first, handle)
+
+
 def decode_request(message: bytes) -> Request:
-    """The request in a message, or Malformed."""
+    """The request in a message (extend is one, too), or Malformed."""
     if len(message) != REQUEST_SIZE:
         raise Malformed(f"a request of {len(message)} bytes")
+    if message[: len(_EXTEND_MAGIC)] == _EXTEND_MAGIC:
+        _, first, handle = _EXTEND.unpack(message)
+        return Request(Flag(0), handle, first=first)
     magic, flags, room, handle = _REQUEST.unpack(message)
     if magic != REQUEST_MAGIC:
         raise Malformed("not a request")

@@ -60,8 +60,10 @@ class Served(Protocol):
         """Send bytes of the manifest in messages of ``message`` bytes: 0 or -errno."""
         ...
 
-    def send_objects(self, socket_fd: int, deadline: float) -> None:
-        """Send the objects' fds over a connected unix socket, which stays the broker's."""
+    def send_objects(self, socket_fd: int, deadline: float, first: int = 0) -> None:
+        """Send the objects' fds, from the ``first`` on, over a connected unix socket, which stays
+        the broker's.
+        """
         ...
 
     def on_importer(self, event: ImporterEvent) -> None:

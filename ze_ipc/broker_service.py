@@ -76,7 +76,13 @@ class Service:
     """Serves one open over one connection, which it owns; every wait ends at its deadline."""
 
     def __init__(
-        self, sock: socket, peer: Peer, registration: Registration, flags: Flag, room: int = 0
+        self,
+        sock: socket,
+        peer: Peer,
+        registration: Registration,
+        flags: Flag,
+        room: int = 0,
+        first: int = 0,
     ) -> None:
         self.sock = sock
         self.peer = peer
@@ -87,7 +93,9 @@ class Service:
         manifest = self._manifest = served.manifest_bytes
         self.token = 0
         """The importer's number for the objects, once it has said that it holds them."""
-        self._streams = self._object_count > 0 and not int(flags) & _SKIP_OBJECTS
+        self._sent_from = first
+        """Objects before it are not sent."""
+        self._streams = self._object_count > first and not int(flags) & _SKIP_OBJECTS
         """Whether the objects are still to be sent."""
         self._first: tuple[bytes | memoryview, ...]
         """The message that answers."""
@@ -179,5 +187,5 @@ class Service:
             if rc := served.send_bytes(socket_fd, rest, MESSAGE_MANIFEST, deadline):
                 raise DeadlinePassed if rc == -errno.ETIME else OSError(-rc, os.strerror(-rc))
         if self._streams:
-            self.registration.served.send_objects(self.sock.fileno(), deadline)
+            self.registration.served.send_objects(self.sock.fileno(), deadline, self._sent_from)
         return self._holds(receive_message(self.sock, DONE_SIZE, deadline))

@@ -14,13 +14,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ze_ipc import arguments, device_listing, native_range, pickling, share, transport
+from ze_ipc import arguments, device_listing, grow, native_range, pickling, share, transport
 from ze_ipc.broker import Broker
 from ze_ipc.cpu_access import CpuAccess
 from ze_ipc.device_facts import DeviceFacts
 from ze_ipc.errors import InvalidArgument, UnsupportedFeature, ZeIpcError
 from ze_ipc.handle import HandleFields
-from ze_ipc.imported_objects import ImportCache, ImportedObjects
+from ze_ipc.imported_objects import ImportCache
 from ze_ipc.manifest import VA_PHASE_SIZE
 from ze_ipc.mapping_table import MappingTable
 from ze_ipc.owner import Abandoned, Owner
@@ -33,9 +33,13 @@ from ze_ipc.usm import UsmAllocation
 
 if TYPE_CHECKING:
     from ze_ipc.backend import Access, Backend, CpuMapping, Placement, UsmKind
+    from ze_ipc.export import Export
     from ze_ipc.imported_range import ImportedRange
     from ze_ipc.importer import Importer
     from ze_ipc.manifest import Manifest
+    from ze_ipc.native_range import NativeExport
+
+    HandleData = bytes | bytearray | memoryview | RangeHandle
 
 _ANYBODY = Policy()
 GPU_TIMEOUT = 30.0
@@ -153,26 +157,29 @@ class Device(DeviceFacts):
         data: bytes | bytearray | memoryview | RangeHandle,
         timeout: float = 10.0,
         context: int | None = None,
+        reserve: int = 0,
     ) -> ImportedRange:
         """Map the range behind a handle into fresh contiguous VA; it needs the exporter no more
         afterwards.
 
         ``timeout`` is in seconds. ``context`` is a ze_context_handle_t that another library owns
         (SYCL's, for instance): the range is mapped there, for that library to use, and must be
-        closed before the context goes. Raises InvalidHandle, WrongHost, ExporterGone,
+        closed before the context goes. ``reserve`` is how many bytes the range may grow to in
+        place (``ImportedRange.extend``). Raises InvalidHandle, WrongHost, ExporterGone,
         HandleRevoked, AccessDenied, OpenTimeout, OutOfDeviceMemory, PeerAccessError; whatever is
         raised, nothing is left behind.
         """
         self._enter("Device.open_ipc_handle")
         deadline = time.monotonic() + arguments.seconds("Device.open_ipc_handle", timeout)
         if context is not None:
-            return self._in_context(context).open_ipc_handle(data, timeout)
+            return self._in_context(context).open_ipc_handle(data, timeout, reserve=reserve)
+        arguments.integer("Device.open_ipc_handle", "reserve", reserve)
         raw = arguments.handle("Device.open_ipc_handle", data)
         native = self._backend.native
         if native is not None and native_range.is_native(raw):
             with self._lock:
                 return native_range.open_range(self, native, raw)
-        return share.open_range(self, HandleFields.unpack(raw), deadline)
+        return share.open_range(self, HandleFields.unpack(raw), deadline, reserve)
 
     def can_open(
         self, data: bytes | bytearray | memoryview | RangeHandle, timeout: float = 2.0
@@ -328,14 +335,15 @@ class Device(DeviceFacts):
             self._table.remove_usm(ptr, size)
             self._backend.free_usm(ptr, size, obj)
 
-    def _add_import(self, base: int, manifest: Manifest, objects: array[int]) -> None:
-        """Rows of an imported range; each holds a reference, as every row does."""
+    def _add_import(self, base: int, manifest: Manifest, objects: array[int], size: int) -> None:
+        """Rows of an imported range in ``size`` bytes of VA; each holds a reference, as every row
+        does.
+        """
         with self._lock:
             self._check("Device.open_ipc_handle")
             self._backend.retain_objects(objects)
             with ExitStack() as undo:
                 undo.callback(self._backend.release_objects, objects)
-                size = manifest.covered_size
                 self._table.reserve(base, size)
                 undo.callback(self._table.unreserve, base, size)
                 self._table.map_extents(
@@ -345,6 +353,15 @@ class Device(DeviceFacts):
                 self._table.add_import(base + manifest.window_offset, manifest.window_size)
                 undo.pop_all()
 
+    def _extend(self, export: Export | NativeExport | None, size: int | None) -> RangeHandle:
+        self._enter("RangeHandle.extend")
+        with self._lock:
+            return grow.extend_handle(self, export, size)
+
+    def _extend_view(self, view: ImportedRange, data: HandleData, timeout: float) -> None:
+        self._enter("ImportedRange.extend")
+        grow.follow(view, data, timeout)
+
     def _forget_import(self, base: int, size: int) -> None:
         with self._lock:
             gone = self._table.unmap(base, size)
@@ -352,10 +369,12 @@ class Device(DeviceFacts):
             self._table.unreserve(base, size)
             self._backend.release_objects(gone.released)
 
-    def _close_import(self, base: int, size: int, objects: ImportedObjects) -> None:
+    def _close_import(self, view: ImportedRange) -> None:
+        base, size = view._base, view._room
         with self._lock:
             if self._closed:
                 return
+            objects = view._objects
             self._backend.unmap(base, size, time.monotonic() + GPU_TIMEOUT)
             self._forget_import(base, size)
             self._backend.unreserve(base, size)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ze_ipc.backend import Backend
     from ze_ipc.importer import ImporterEvent
+    from ze_ipc.policy import Policy
 
 
 class Export:
@@ -30,6 +31,7 @@ class Export:
         objects: array[int],
         ptr: int,
         size: int,
+        policy: Policy,
         call_back: Callable[[Callable[[], None]], None],
     ) -> None:
         """``call_back`` is the broker's."""
@@ -40,11 +42,15 @@ class Export:
         """GPU VA of the window's first byte."""
         self.size = size
         """Bytes of the window."""
+        self.policy = policy
+        """Who may open it."""
         self._backend = backend
         self._objects: array[int] | None = objects
         self._lock = threading.Lock()
         self._call_back = call_back
         self._exposure: Exposure | None = None
+        self.is_extended = False
+        """Whether another export goes on where this one ends."""
         self._listeners: tuple[Callable[[ImporterEvent], None], ...] = ()
 
     def send_reply(self, socket_fd: int, head: bytes, body: bytes | memoryview) -> bool:
@@ -56,11 +62,17 @@ class Export:
         """Send the rest of the manifest."""
         return self._backend.send_bytes(socket_fd, data, message, deadline)
 
-    def send_objects(self, socket_fd: int, deadline: float) -> None:
-        """Send one fd an object to an importer."""
+    def send_objects(self, socket_fd: int, deadline: float, first: int = 0) -> None:
+        """Send one fd an object to an importer, from the ``first`` on."""
         objects = self._objects
         if objects is not None:
-            self._backend.send_objects(socket_fd, objects, deadline)
+            rest = objects[first:] if first else objects
+            self._backend.send_objects(socket_fd, rest, deadline)
+
+    @property
+    def objects(self) -> array[int] | None:
+        """What it holds, in the order of the manifest; None once it is retired."""
+        return self._objects
 
     @property
     def exposure(self) -> Exposure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ze_ipc.device import Device
     from ze_ipc.imported_objects import ImportedObjects
     from ze_ipc.manifest import Manifest
+    from ze_ipc.range_handle import RangeHandle
 
 
 class ImportedRange(BufferBase, ArrayLike, Owner):
@@ -38,11 +40,15 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         objects: ImportedObjects,
         transport: str,
         exporter_pid: int,
+        room: int,
     ) -> None:
         self._device = device
         self._base = base
         self._manifest = manifest
         self._objects = objects
+        self._room = room
+        """Bytes of VA from ``base`` on."""
+        self._grow_lock = threading.Lock()
         self._window = self._new_window()
         self._sycl: object = None
         """The SYCL queue or context that it was opened for (interop.sycl)."""
@@ -87,6 +93,35 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
     def device(self) -> Device:
         """The open device that it is mapped on."""
         return self._device
+
+    @property
+    def room(self) -> int:
+        """Bytes that the range may grow to in place (``open_ipc_handle(..., reserve=)``)."""
+        return self._room - self._manifest.window_offset
+
+    def extend(
+        self, data: bytes | bytearray | memoryview | RangeHandle, timeout: float = 10.0
+    ) -> ImportedRange:
+        """Follow a range that has grown: map what a handle made by ``handle.extend()`` has after
+        this range's end, and nothing else; ``ptr`` and all that is mapped stay as they are.
+
+        Only the objects that are new here are sent. CPU views taken before keep their size.
+        InvalidArgument where the handle does not go on from this range, OutOfDeviceMemory where
+        there is no ``room``, UnsupportedFeature for a driver's own handle; else as
+        open_ipc_handle(). Nothing changes then.
+        """
+        self._check("ImportedRange.extend")
+        self._device._extend_view(self, data, timeout)
+        return self
+
+    def _follow(self, manifest: Manifest, objects: ImportedObjects) -> ImportedObjects:
+        """It is as long as this manifest now; what it held before, to be dropped."""
+        window = self._window
+        before, self._objects, self._manifest = self._objects, objects, manifest
+        self.size = manifest.window_size
+        self._window = self._new_window()
+        window.drop()
+        return before
 
     def _acquire_buffer(self) -> CpuLease:
         self._check("memoryview(ImportedRange)")
@@ -142,7 +177,7 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
     def _release(self) -> None:
         self._window.drop()
         try:
-            self._device._close_import(self._base, self._manifest.covered_size, self._objects)
+            self._device._close_import(self)
         finally:
             self._called_at_close()
 

@@ -58,8 +58,8 @@ def open_range(device: Device, native: NativeRanges, data: bytes) -> ImportedRan
     objects = array("Q", [obj])
     held = ImportedObjects((data, address), b"", objects)
     try:
-        device._add_import(address, manifest, objects)
-        return ImportedRange(device, address, manifest, held, "native", 0)
+        device._add_import(address, manifest, objects, size)
+        return ImportedRange(device, address, manifest, held, "native", 0, size)
     except BaseException:
         device._backend.unmap(address, size, 0.0)
         device._imports.drop(held)

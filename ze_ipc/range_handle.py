@@ -69,6 +69,19 @@ class RangeHandle(Owner):
         assert self._device is not None
         return self._device._importers(self._data)
 
+    def extend(self, size: int | None = None) -> RangeHandle:
+        """A handle of the same range, grown to ``size`` bytes: whoever has this one open follows by
+        ``view.extend(new_handle)`` without moving, anybody else opens the new one as any other.
+
+        ``size`` None takes all that is mapped without a hole now. This handle stays as it is, and
+        may be closed; the new one is the one to extend next, under the same policy. InvalidSize
+        where the range has not grown, InvalidArgument where this part of it was mapped anew or this
+        is not the newest handle, UnsupportedFeature for a driver's own.
+        """
+        self._check("RangeHandle.extend")
+        assert self._device is not None
+        return self._device._extend(self._export, size)
+
     @property
     def exposure(self) -> Exposure | None:
         """What an importer can reach beyond the window, for objects are shared whole; None where

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ze_ipc import manifest as manifests
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
     from ze_ipc.policy import Policy
 
 
-def export_range(device: Device, ptr: int, size: int, policy: Policy) -> RangeHandle:
+def export_range(
+    device: Device, ptr: int, size: int, policy: Policy, lineage: bytes | None = None
+) -> RangeHandle:
     """A handle of ``[ptr, ptr + size)``; the caller holds the device's lock, so the range stands
-    still.
+    still. ``lineage`` is that of the export that this one goes on from.
     """
     backend = device._backend
     rows = walk(device._table, ptr, size, backend.info.page_size)
@@ -41,9 +45,12 @@ def export_range(device: Device, ptr: int, size: int, policy: Policy) -> RangeHa
     )
     if policy.read_only:
         manifest = manifest.as_read_only()
+    manifest = replace(manifest, lineage=lineage or secrets.token_bytes(16))
     broker = device._broker_started()
     backend.retain_objects(objects)
-    export = Export(backend, manifests.encode(manifest), objects, ptr, size, broker.call_back)
+    export = Export(
+        backend, manifests.encode(manifest), objects, ptr, size, policy, broker.call_back
+    )
     try:
         handle = broker.serve(export, objects, policy)
     except BaseException:
@@ -52,8 +59,12 @@ def export_range(device: Device, ptr: int, size: int, policy: Policy) -> RangeHa
     return RangeHandle(handle, device, export)
 
 
-def open_range(device: Device, fields: HandleFields, deadline: float) -> ImportedRange:
-    """Open a handle: receive its manifest and objects, map them in exporter order into fresh VA."""
+def open_range(
+    device: Device, fields: HandleFields, deadline: float, reserve: int = 0
+) -> ImportedRange:
+    """Open a handle: receive its manifest and objects, map them in exporter order into fresh VA,
+    of which ``reserve`` bytes at least are taken.
+    """
     cache = device._imports
     key = (fields.broker, fields.generation)
     timings = OpenTimings()
@@ -82,7 +93,7 @@ def open_range(device: Device, fields: HandleFields, deadline: float) -> Importe
             how = "cached"
         timings.receiving = clock.step() - timings.importing
         pages = manifests.widen(manifest, device.page_size)
-        view = _map(device, pages, held, how, fields.pid, deadline)
+        view = _map(device, pages, held, how, fields.pid, deadline, reserve)
     except BaseException as error:
         if connection is not None:
             connection.close()
@@ -144,12 +155,14 @@ def _map(
     how: str,
     exporter_pid: int,
     deadline: float,
+    reserve: int,
 ) -> ImportedRange:
     backend = device._backend
-    size = manifest.covered_size
+    page = backend.info.page_size
+    size = max(manifest.covered_size, -(-(manifest.window_offset + reserve) // page) * page)
     objects = manifest.objects_of_extents(held.objects)
     large = size >= manifests.VA_PHASE_SIZE
-    alignment = manifests.VA_PHASE_SIZE if large else backend.info.page_size
+    alignment = manifests.VA_PHASE_SIZE if large else page
     base = backend.reserve(size, None, alignment, manifest.va_phase % alignment)
     mapped = entered = False
     try:
@@ -157,9 +170,9 @@ def _map(
             base, objects, manifest.offsets, manifest.sizes, manifest.access, deadline
         )
         mapped = True
-        device._add_import(base, manifest, objects)
+        device._add_import(base, manifest, objects, size)
         entered = True
-        return ImportedRange(device, base, manifest, held, how, exporter_pid)
+        return ImportedRange(device, base, manifest, held, how, exporter_pid, size)
     except BaseException:
         with ExitStack() as undo:
             undo.callback(backend.unreserve, base, size)

@@ -35,6 +35,7 @@ from ze_ipc.broker_protocol import (
     Status,
     decode_reply,
     encode_done,
+    encode_extend,
     encode_release,
     encode_request,
     error_of,
@@ -95,6 +96,7 @@ class Connection:
         self._dial = dial
         self._reply: Reply | None = None
         self._room = 0
+        self._first = 0
         self._fds: array[int] = array("i")
         self._sock: socket.socket | None = dial(handle, deadline)
 
@@ -106,6 +108,11 @@ class Connection:
         if skip_objects:
             return self._ask(Flag.SKIP_OBJECTS)
         self._room = min(room, MAX_ROOM)
+        return self._ask(_NO_FLAG)
+
+    def request_from(self, first: int) -> Reply:
+        """Ask for the range and its objects from the ``first`` on, by the stream."""
+        self._first = first
         return self._ask(_NO_FLAG)
 
     def take_fds(self) -> array[int]:
@@ -203,6 +210,7 @@ class Connection:
 
     def _ask(self, flags: Flag) -> Reply:
         handle = self._handle.pack()
+        request = encode_extend(self._first, handle) if self._first else b""
         delay = _FIRST_DELAY
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -210,7 +218,7 @@ class Connection:
                 delay = min(2 * delay, _LONGEST_DELAY)
                 self.close()
                 self._sock = self._dial(self._handle, self.deadline)
-            message = self._exchange(encode_request(flags, handle, self._room))
+            message = self._exchange(request or encode_request(flags, handle, self._room))
             if not message:
                 continue
             try:

@@ -50,7 +50,9 @@ def export_of(device: Device, count: int) -> tuple[Export, array[int]]:
     """An export for a broker of our own, which gives its objects back when it is retired."""
     backend = device._backend
     objects = backend.create_objects(PAGE, "device", count)  # type: ignore[attr-defined]
-    return Export(backend, b"m" * 100, objects, PAGE, count * PAGE, lambda call: call()), objects
+    return Export(
+        backend, b"m" * 100, objects, PAGE, count * PAGE, Policy(), lambda call: call()
+    ), objects
 
 
 def answered(broker: Broker | None) -> int:

@@ -53,10 +53,10 @@ class FakeExport:
         """As a backend does it."""
         return byte_stream.send_bytes(socket_fd, data, message, deadline)
 
-    def send_objects(self, socket_fd: int, deadline: float) -> None:
+    def send_objects(self, socket_fd: int, deadline: float, first: int = 0) -> None:
         """One memfd a message, each acknowledged by the count received so far."""
         with socket.socket(fileno=os.dup(socket_fd)) as sock:
-            for index in range(self.object_count):
+            for index in range(first, self.object_count):
                 self.before_object(index)
                 with Fd(os.memfd_create("fake")) as memory:
                     os.pwrite(memory.fileno(), b"object %d" % index, 0)

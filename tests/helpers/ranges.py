@@ -44,6 +44,16 @@ def read_view(state: State, offset: int = 0, size: int | None = None, name: str 
     return data
 
 
+def open_growing(state: State, handle: bytes, reserve: int) -> tuple[int, int]:
+    view = state["view"] = state["device"].open_ipc_handle(handle, reserve=reserve)
+    return view.ptr, view.size
+
+
+def follow(state: State, handle: bytes) -> tuple[int, int]:
+    view = state["view"].extend(handle)
+    return view.ptr, view.size
+
+
 def write_view(state: State, offset: int, data: bytes, name: str = "view") -> None:
     state["device"].write(state[name].ptr + offset, data)
 

@@ -222,10 +222,10 @@ def test_a_lie_that_is_consistent_is_refused(lie: str) -> None:
     assert parse(encode(one_extent())) == one_extent()
 
 
-def test_reserved_bytes_must_be_zero() -> None:
+def test_the_lineage_is_carried() -> None:
     data = bytearray(encode(a_manifest()))
     data[70] = 1
-    refused(sealed(bytes(data)))
+    assert parse(sealed(bytes(data))).lineage == bytes(6) + b"\1" + bytes(9)
 
 
 def test_the_largest_sane_values_pass() -> None:

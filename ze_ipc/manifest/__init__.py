@@ -2,6 +2,7 @@
 
 from ze_ipc.manifest.build import build, merge
 from ze_ipc.manifest.codec import digest, encode, parse
+from ze_ipc.manifest.continuation import Tail, continuation
 from ze_ipc.manifest.exposure import Exposure, exposure
 from ze_ipc.manifest.model import VA_PHASE_SIZE, Manifest
 from ze_ipc.manifest.widen import widen
@@ -10,7 +11,9 @@ __all__ = [
     "VA_PHASE_SIZE",
     "Exposure",
     "Manifest",
+    "Tail",
     "build",
+    "continuation",
     "digest",
     "encode",
     "exposure",

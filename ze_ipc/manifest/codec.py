@@ -16,7 +16,7 @@ offset  width  field of the header
 32      8      window_size
 40      8      va_phase
 48      16     device uuid
-64      16     zero
+64      16     lineage
 80      32     sha256 of bytes 0 to 79 and of the columns
 ======  =====  ==============================================================
 """
@@ -62,7 +62,7 @@ def encode(manifest: Manifest) -> bytes:
         manifest.window_size,
         manifest.va_phase,
         manifest.device_uuid,
-        bytes(16),
+        manifest.lineage,
     )
     columns = (
         _little_endian(manifest.object_sizes),
@@ -100,9 +100,19 @@ def digest(data: bytes | bytearray | memoryview) -> bytes:
 def _decode(view: bytes) -> Manifest:
     if len(view) < HEADER_SIZE:
         raise _invalid("shorter than its header", length=len(view))
-    (magic, version, header_size, objects, extents, page_size, offset, size, phase, uuid, zeros) = (
-        _HEADER.unpack_from(view)
-    )
+    (
+        magic,
+        version,
+        header_size,
+        objects,
+        extents,
+        page_size,
+        offset,
+        size,
+        phase,
+        uuid,
+        lineage,
+    ) = _HEADER.unpack_from(view)
     if magic != MAGIC:
         raise _invalid("not a manifest", magic=magic)
     if version != VERSION or header_size != HEADER_SIZE:
@@ -116,8 +126,6 @@ def _decode(view: bytes) -> Manifest:
     hashed.update(memoryview(view)[HEADER_SIZE:])
     if hashed.digest() != view[_HEADER.size : HEADER_SIZE]:
         raise _invalid("its digest does not match")
-    if any(zeros):
-        raise _invalid("reserved fields are not zero")
     ends = HEADER_SIZE + 8 * objects, 8 * extents, 8 * extents, 4 * extents, extents
     at, a, b, c, d = accumulate(ends)
     columns = (
@@ -129,7 +137,7 @@ def _decode(view: bytes) -> Manifest:
     if sys.byteorder != "little":
         for column in columns:
             column.byteswap()
-    return Manifest(uuid, page_size, offset, size, phase, *columns, array("B", view[c:d]))
+    return Manifest(uuid, page_size, offset, size, phase, *columns, array("B", view[c:d]), lineage)
 
 
 def _check_header(manifest: Manifest) -> None:

@@ -42,6 +42,10 @@ class Manifest:
     """``array('Q')``: bytes."""
     access: array[int]
     """``array('B')``: backend access bits."""
+    lineage: bytes = bytes(16)
+    """16 random bytes that the exports of one growing range have in common, each of which begins
+    with all the extents and objects of the one before; zero: of none.
+    """
 
     @property
     def covered_size(self) -> int:
