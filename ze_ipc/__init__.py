@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ze_ipc.device import Device, OpenCheck
+    from ze_ipc.dmabufs import DmaBuf
     from ze_ipc.errors import (
         AccessDenied,
         AddressNotFound,
@@ -56,6 +57,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "device": ("Device", "OpenCheck"),
+    "dmabufs": ("DmaBuf",),
     "errors": (
         "AccessDenied",
         "AddressNotFound",
@@ -135,6 +137,7 @@ __all__ = [
     "Device",
     "DeviceLost",
     "DeviceNotVisible",
+    "DmaBuf",
     "DriverError",
     "ExporterGone",
     "Exposure",

@@ -1,10 +1,12 @@
-"""What every range offers to array libraries: itself as an array, of bytes or of anything else."""
+"""What every range offers to other libraries: itself as an array, and the dma-bufs behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from ze_ipc.dmabufs import DmaBuf, dmabufs
 from ze_ipc.range_array import ArrayLayout, RangeArray
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ class ArrayLike:
     """A range with ``ptr`` and ``size`` on a device; see ``range_array.ArraySource``."""
 
     _device: Device
+    _check: Callable[[str], None]
     ptr: int
     size: int
 
@@ -42,6 +45,19 @@ class ArrayLike:
         call = f"{type(self).__name__}.array"
         layout = ArrayLayout.inside(call, self.size, dtype, shape, strides, offset)
         return RangeArray(self, layout)
+
+    def dmabufs(
+        self, offset: int = 0, size: int | None = None
+    ) -> AbstractContextManager[list[DmaBuf]]:
+        """``with view.dmabufs() as pieces``: the (fd, offset, length, range_offset) of the objects
+        behind ``[offset, offset + size)``, in order, byte for byte; what ``ibv_reg_dmabuf_mr``,
+        libfabric and UCX register. The fds, one an object, are closed at the end of the block.
+
+        FdLimit where there are too many objects; AddressNotFound at a hole of a reservation.
+        """
+        call = f"{type(self).__name__}.dmabufs"
+        self._check(call)
+        return dmabufs(self._device, call, self.ptr, self.size, offset, size)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """As ``array().__dlpack_device__()``."""

@@ -237,6 +237,10 @@ class Backend(Protocol):
         """
         ...
 
+    def export_fds(self, objects: array[int]) -> array[int]:
+        """One dma-buf fd an object, ``array('i')``, the caller's to close; all or nothing."""
+        ...
+
     def cpu_map(
         self, objects: array[int], offsets: array[int], sizes: array[int], writable: bool
     ) -> CpuMapping:

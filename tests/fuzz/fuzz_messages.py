@@ -53,6 +53,9 @@ def _manifest(data: bytes, mend: bool) -> None:
 
 def _request(data: bytes, mend: bool) -> None:
     request = broker_protocol.decode_request(b"ZQ01" + data if mend else data)
+    if not mend and data[:4] == b"ZE01":
+        assert broker_protocol.encode_extend(request.first, request.handle) == data
+        return
     again = broker_protocol.encode_request(request.flags, request.handle, request.room)
     assert again == (b"ZQ01" + data if mend else data)
 

@@ -218,6 +218,10 @@ class LevelZeroBackend:
     def open_desk(self, epoll: int, rules: DeskRules) -> None:
         """There is none: every peer is answered by Python."""
 
+    def export_fds(self, objects: array[int]) -> array[int]:
+        """One dma-buf fd an object, the caller's to close; all or nothing."""
+        return stream.export_fds(self._context, objects)
+
     # ---- bytes
 
     def cpu_map(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 from array import array
 from typing import Any
@@ -108,6 +109,21 @@ def import_fds(context: Context, fds: array[int], sizes: array[int]) -> array[in
     if rc == -errno.EBADMSG and found:
         raise _size_error(index, sizes[index], found)
     raise _object_error(rc, result, IMPORT, index)
+
+
+def export_fds(context: Context, objects: array[int]) -> array[int]:
+    """A dma-buf descriptor for every object, the caller's to close; all or nothing."""
+    fds = array("i", bytes(4 * len(objects)))
+    done, result = ffi.new("uint64_t *"), ffi.new("uint32_t *")
+    with context as space:
+        out = ffi.from_buffer("int32_t[]", fds)
+        rc = lib.ze_objects_export(space, u64(objects), len(objects), out, done, result)
+    if rc == 0:
+        return fds
+    index = int(done[0])
+    for fd in fds[:index]:
+        os.close(fd)
+    raise _object_error(rc, result, EXPORT, index)
 
 
 def _release(space: Any, objects: Any, count: int) -> None:

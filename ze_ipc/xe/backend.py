@@ -28,7 +28,7 @@ from ze_ipc.xe.names import device_name
 from ze_ipc.xe.objects import Objects
 from ze_ipc.xe.pat import pat_of, platform
 from ze_ipc.xe.query import Facts
-from ze_ipc.xe.reply import import_fds, send_reply
+from ze_ipc.xe.reply import export_fds, import_fds, send_reply
 from ze_ipc.xe.staging import stage
 from ze_ipc.xe.stream import receive_objects, send_objects
 from ze_ipc.xe.va import VaHeap
@@ -243,6 +243,10 @@ class XeBackend:
     def open_desk(self, epoll: int, rules: DeskRules) -> XeDesk:
         """A desk that answers for objects of this device."""
         return XeDesk(self._device, epoll, rules)
+
+    def export_fds(self, objects: array[int]) -> array[int]:
+        """One dma-buf fd an object, the caller's to close; all or nothing."""
+        return export_fds(self._device, objects)
 
     # ---- bytes ----
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 from array import array
 
 from ze_ipc._xe import ffi, lib
 from ze_ipc.xe.device import Device, u64
+from ze_ipc.xe.errors import fd_limit, kernel_error
 from ze_ipc.xe.stream import import_error, size_error
 
 MOST = int(lib.REPLY_ROOM)
@@ -45,3 +47,21 @@ def import_fds(device: Device, fds: array[int], sizes: array[int]) -> array[int]
     if rc == -errno.EBADMSG and found:
         raise size_error(index, sizes[index], found)
     raise import_error(rc, index)
+
+
+def export_fds(device: Device, objects: array[int]) -> array[int]:
+    """A dma-buf descriptor for every object, the caller's to close; all or nothing."""
+    fds = array("i", bytes(4 * len(objects)))
+    done = ffi.new("uint64_t *")
+    with device as pointer:
+        out = ffi.from_buffer("int32_t[]", fds)
+        rc = lib.xe_objects_export(pointer, u64(objects), len(objects), out, done)
+    if rc == 0:
+        return fds
+    index = int(done[0])
+    for fd in fds[:index]:
+        os.close(fd)
+    call = "DRM_IOCTL_PRIME_HANDLE_TO_FD"
+    if rc == -errno.EMFILE:
+        raise fd_limit(call, need=len(objects), object_index=index)
+    raise kernel_error(rc, call, object_index=index)
