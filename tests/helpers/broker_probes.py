@@ -7,9 +7,12 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
+
+from helpers import seccomp
 
 OTHER_UID = 4242
 """A uid that is nobody's."""
@@ -60,3 +63,21 @@ def _runs(prefix: tuple[str, ...]) -> bool:
         tool is not None
         and subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0
     )
+
+
+@lru_cache(maxsize=1)
+def container_prefix() -> tuple[str, ...] | None:
+    """What to put before a command to run it as in a container: user, pid, mount, network, ipc and
+    uts namespaces of its own, under a filter like Docker's; None: not allowed.
+    """
+    spaces = ("--user", "--map-root-user", "--pid", "--fork", "--mount", "--mount-proc")
+    spaces = (*spaces, "--net", "--ipc", "--uts", "--kill-child")
+    filtered = (sys.executable, seccomp.__file__, "docker")
+    prefix = ("unshare", *spaces, *filtered)
+    return prefix if seccomp.machine_is_known() and _runs(prefix) else None
+
+
+@lru_cache(maxsize=1)
+def may_filter() -> bool:
+    """Whether a process may have a filter of system calls."""
+    return seccomp.machine_is_known() and _runs((sys.executable, seccomp.__file__, "docker"))
