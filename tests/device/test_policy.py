@@ -161,3 +161,29 @@ def test_revoked_is_for_everybody_and_keeps_what_is_open(
         assert len(peers[0].call(ranges.read_view)) == 4 * PAGE - 10
         assert not handle.closed
         assert os.getpid() not in [importer.pid for importer in handle.importers()]
+
+
+class DriversWay:
+    """A driver that shares ranges by itself."""
+
+    def export(self, ptr: int, size: int) -> bytes:
+        return b"DRVR" + bytes(60)
+
+    def put(self, data: bytes) -> None:
+        assert data == b"DRVR" + bytes(60)
+
+
+def test_a_drivers_handle_has_no_policy(
+    reservation: ze_ipc.Reservation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = reservation._device
+    monkeypatch.setattr(type(device._backend), "native", DriversWay())
+    with pytest.raises(ze_ipc.UnsupportedFeature):
+        export(reservation, ze_ipc.Policy())
+    with device.get_ipc_handle(reservation.ptr, PAGE) as handle:
+        for call in (lambda: handle.on_importer(print), handle.revoke):
+            with pytest.raises(ze_ipc.UnsupportedFeature):
+                call()
+        assert handle.exposure is None
+        assert handle.importers() == []
+        assert repr(handle)
