@@ -39,7 +39,7 @@ MODULES = (
 FAMILIES = tuple(itertools.chain.from_iterable(module.FAMILIES for module in MODULES))
 BATCH = 100
 """Scripts in one call of the runner."""
-BATCH_SECONDS = 60
+BATCH_SECONDS = 300
 MOST_GUESTS = 20
 """So many may break before the run is given up."""
 
