@@ -75,13 +75,10 @@ def cpio(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
     return bytes(out)
 
 
-def build(
-    kernel: Path, busybox: Path, wanted: Iterable[str], work: Path, patch: str = "",
-    bit: int | None = None,
-) -> Path:  # fmt: skip
+def build(kernel: Path, busybox: Path, wanted: Iterable[str], work: Path, patch: str = "") -> Path:
     """Writes the initramfs for the modules below `kernel` and returns its path.
 
-    `patch` names a device whose description in xe.ko gets its SR-IOV bit (number `bit`, if known).
+    `patch` names a device whose description in xe.ko gets its SR-IOV bit.
     """
     agent = compile_static(GUEST / "agent.c")
     directory, regular, link = 0o040755, 0o100755, 0o120777
@@ -95,13 +92,9 @@ def build(
     order = []
     for name, data in Modules(kernel).ordered(wanted):
         order.append(name)
-        module = patched(data, patch, bit) if patch and name == "xe.ko" else data
-        entries.append((f"modules/{name}", regular, module))
+        content = patched(data, patch) if patch and name == "xe.ko" else data
+        entries.append((f"modules/{name}", regular, content))
     entries.append(("modules/order", 0o100644, "\n".join(order).encode() + b"\n"))
     path = work / "initramfs.cpio"
-    content = cpio(entries)
-    if not path.exists() or path.read_bytes() != content:
-        part = path.with_name("initramfs.part")
-        part.write_bytes(content)
-        part.rename(path)  # a guest that is starting reads the old one to its end
+    path.write_bytes(cpio(entries))
     return path

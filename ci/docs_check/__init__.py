@@ -1,0 +1,1 @@
+"""Follows the links of a built site that lead to itself."""
