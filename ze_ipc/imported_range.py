@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ze_ipc._buffer import BufferBase
@@ -52,7 +51,6 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         self._window = self._new_window()
         self._sycl: object = None
         """The SYCL queue or context that it was opened for (interop.sycl)."""
-        self._at_close: list[Callable[[], None]] = []
         self._gpu_leases: weakref.WeakSet[GpuLease] = weakref.WeakSet()
         self.ptr = base + manifest.window_offset
         """GPU VA of the first byte of the window; as unaligned as the exporter's was."""
@@ -160,26 +158,13 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
                 "delete them before close()"
             )
 
-    def _when_closed(self, call: Callable[[], None]) -> None:
-        """Call that once it is closed, after everything else."""
-        self._at_close.append(call)
-
     def _lose(self) -> None:
-        super()._lose()
         self._window.drop()
-        self._called_at_close()
-
-    def _called_at_close(self) -> None:
-        calls, self._at_close = self._at_close, []
-        for call in calls:
-            call()
+        super()._lose()
 
     def _release(self) -> None:
         self._window.drop()
-        try:
-            self._device._close_import(self)
-        finally:
-            self._called_at_close()
+        self._device._close_import(self)
 
     def __len__(self) -> int:
         return self.size

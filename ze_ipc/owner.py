@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 from ze_ipc.errors import Closed, ForkedProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Self
 
 
@@ -49,6 +51,7 @@ class Owner:
     thread.
     """
 
+    _at_close: tuple[Callable[[], object], ...] = ()
     _closed = True  # until _open() ran, so that a failed __init__ is not reported as a leak
 
     def _open(self, abandoned: Abandoned | None) -> None:
@@ -74,7 +77,21 @@ class Owner:
             if self._closed:
                 return
             self._closed = True
-        self._release()
+        try:
+            self._release()
+        finally:
+            self._call_at_close()
+
+    def _when_closed(self, call: Callable[[], object]) -> None:
+        """Call that once this is closed, after everything else; at once where it is already."""
+        self._at_close = (*self._at_close, call)
+        if self._closed:
+            self._call_at_close()
+
+    def _call_at_close(self) -> None:
+        calls, self._at_close = self._at_close, ()
+        for call in calls:
+            call()
 
     def _check_unused(self) -> None:
         """Raise BufferError while another library uses what close() would take away."""
@@ -85,6 +102,7 @@ class Owner:
     def _lose(self) -> None:
         """The device is closing, and takes everything on it along: this is closed, too."""
         self._closed = True
+        self._call_at_close()
 
     def _check(self, call: str) -> None:
         """Raise unless this object is open and belongs to this process."""

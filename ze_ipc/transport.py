@@ -10,13 +10,15 @@ import errno
 import logging
 import os
 import socket
+import threading
 import time
 from array import array
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Literal
 
+from ze_ipc import transport_attempt
 from ze_ipc.broker_messages import (
     DeadlinePassed,
     receive_bytes,
@@ -98,6 +100,8 @@ class Connection:
         self._room = 0
         self._first = 0
         self._fds: array[int] = array("i")
+        self._sock_lock = threading.Lock()
+        """Around the end of the socket: interrupt() must not end another of its number."""
         self._sock: socket.socket | None = dial(handle, deadline)
 
     def request(self, *, skip_objects: bool = False, room: int = 0) -> Reply:
@@ -175,11 +179,19 @@ class Connection:
         except (OSError, ZeIpcError, DeadlinePassed) as error:
             _log.debug("the exporter was not told of a release: %r", error)
 
+    def interrupt(self) -> None:
+        """End the waiting of the thread that uses it, from another thread."""
+        with self._sock_lock:
+            if self._sock is not None:
+                with suppress(OSError):
+                    self._sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """End the conversation; idempotent."""
-        sock, self._sock = self._sock, None
-        if sock is not None:
-            sock.close()
+        with self._sock_lock:
+            sock, self._sock = self._sock, None
+            if sock is not None:
+                sock.close()
         while self._fds:
             close_fd(self._fds.pop())
 
@@ -278,6 +290,12 @@ def connect(
         raise WrongHost("the handle is of another machine or boot", call=_CALL, host=handle.host)
     name = transport or chosen_transport()
     connection = Connection(handle, deadline, name, _DIALS[name])
+    attempt = transport_attempt.current.get()
+    if attempt is not None:
+        with ExitStack() as undo:
+            undo.callback(connection.close)
+            attempt.watch(connection)
+            undo.pop_all()
     _log_once(name)
     return connection
 
@@ -407,7 +425,9 @@ def _sleep(delay: float, deadline: float) -> None:
     left = deadline - time.monotonic()
     if left <= 0:
         raise _timeout("the exporter did not take the connection")
+    transport_attempt.check()
     time.sleep(min(delay, left))
+    transport_attempt.check()
 
 
 def _timeout(cause: str) -> OpenTimeout:

@@ -12,6 +12,7 @@
 #include "bo_table.h"
 #include "device.h"
 #include "gem.h"
+#include "leftover.h"
 #include "purge.h"
 #include "store.h"
 
@@ -51,6 +52,7 @@ void bo_unpopulate_locked(struct bo *bo)
 static void bo_free_locked(struct bo *bo)
 {
     struct device *dev = bo->dev;
+    leftover_add_locked(bo);
     if (bo->inode)
         bo_table_remove(dev->by_inode, BY_INODE, bo);
     if (bo->mmap_offset)
@@ -178,12 +180,14 @@ uint64_t bo_mmap_offset_locked(struct bo *bo)
     struct device *dev = bo->dev;
     if (bo->mmap_offset)
         return bo->mmap_offset;
+    uint64_t again = bo->inode ? leftover_take_locked(dev, bo->inode_dev, bo->inode) : 0;
     /* Never used twice: an offset kept too long is refused instead of hitting another object. */
-    bo->mmap_offset = dev->next_offset;
+    bo->mmap_offset = again ? again : dev->next_offset;
     if (bo_table_add(&dev->by_offset, BY_OFFSET, bo)) {
         bo->mmap_offset = 0;
         return 0;
     }
-    dev->next_offset += (bo->size + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
+    if (!again)
+        dev->next_offset += (bo->size + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
     return bo->mmap_offset;
 }

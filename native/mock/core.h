@@ -129,7 +129,8 @@ struct device {
     uint64_t residency_mark; /* residency.c */
     uint64_t num_objects;
     uint64_t num_handles;
-    struct bo *dontneed; /* purge.c */
+    struct bo *dontneed;         /* purge.c */
+    struct leftovers *leftovers; /* leftover.c */
     struct fault_plan *faults;
     atomic_uint num_faults;
     atomic_ullong counts[XE_MOCK_MAX_IOCTLS];
@@ -206,6 +207,7 @@ struct bo {
     uint8_t purge;      /* enum bo_purge */
     uint8_t region;     /* where it is accounted */
     bool resident;      /* backing was accounted */
+    bool cpu_mapped;    /* by offset: a mapping may be left when the last handle is gone */
     bool exported;      /* a dma-buf of it was made or imported: not purgeable, access mode fixed */
     uint8_t exporter;   /* constant; foreign BOs: device index it came from, else 0xff */
     int access;         /* O_RDWR or O_RDONLY of its dma-buf, once exported */

@@ -57,7 +57,7 @@ static void handle_free_locked(struct handle *handle)
 
 int handle_close_locked(struct drm_file *file, uint32_t id)
 {
-    struct handle *handle = idr_remove(&file->handles, id);
+    struct handle *handle = id ? idr_remove(&file->handles, id) : NULL;
     if (!handle)
         return -EINVAL;
     handle_free_locked(handle);

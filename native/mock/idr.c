@@ -104,6 +104,12 @@ static uint64_t lowest_free(const struct idr *idr)
 
 uint32_t idr_alloc(struct idr *idr, void *pointer, int *error)
 {
+    if (idr->zero_is_free && !idr->zero) {
+        idr->zero = pointer;
+        idr->count++;
+        *error = 0;
+        return 0;
+    }
     uint64_t id = lowest_free(idr);
     *error = id > IDR_MAX ? -ENOSPC : idr_alloc_at(idr, (uint32_t)id, pointer);
     return *error ? 0 : (uint32_t)id;
@@ -111,7 +117,9 @@ uint32_t idr_alloc(struct idr *idr, void *pointer, int *error)
 
 void *idr_find(const struct idr *idr, uint32_t id)
 {
-    if (!idr->root || id >= capacity(idr->height) || id == 0)
+    if (id == 0)
+        return idr->zero;
+    if (!idr->root || id >= capacity(idr->height))
         return NULL;
     void *node = idr->root;
     for (uint32_t level = idr->height; node && level-- > 0;)
@@ -119,8 +127,29 @@ void *idr_find(const struct idr *idr, uint32_t id)
     return node;
 }
 
+/* Without nodes slot 0 is as it was. */
+static void drop_nodes(struct idr *idr)
+{
+    bool free = idr->zero_is_free;
+    idr_destroy(idr);
+    idr->zero_is_free = free;
+}
+
+static void *remove_zero(struct idr *idr)
+{
+    void *pointer = idr->zero;
+    if (idr->count)
+        idr->zero_is_free = true;
+    idr->zero = NULL;
+    if (pointer && --idr->count == 0)
+        drop_nodes(idr);
+    return pointer;
+}
+
 void *idr_remove(struct idr *idr, uint32_t id)
 {
+    if (id == 0)
+        return remove_zero(idr);
     void *pointer = idr_find(idr, id);
     if (!pointer)
         return NULL;
@@ -142,7 +171,7 @@ void *idr_remove(struct idr *idr, uint32_t id)
         node->used &= ~(UINT64_C(1) << slot_of(id, level));
     }
     if (--idr->count == 0)
-        idr_destroy(idr);
+        drop_nodes(idr);
     return pointer;
 }
 
@@ -165,6 +194,8 @@ static void *first_from(const struct idr_node *node, uint32_t level, uint64_t *i
 
 void *idr_next(const struct idr *idr, uint32_t *id)
 {
+    if (*id == 0 && idr->zero)
+        return idr->zero;
     if (!idr->root || *id >= capacity(idr->height))
         return NULL;
     uint64_t from = *id;

@@ -72,10 +72,21 @@ static int check_device(const struct drm_xe_madvise *args)
 }
 
 /* Objects are advised whole; what has no object is cut at the ends of the range. vm->lock held, as below. */
+static bool is_cut(const struct vma *vma, uint64_t va)
+{
+    return vma && vma->start < va && !vma->bo;
+}
+
 static int split_at(struct vm *vm, uint64_t va)
 {
-    struct vma *vma = vma_first(vm, va);
-    return vma && vma->start < va && !vma->bo ? vma_split(vm, va) : 0;
+    return is_cut(vma_first(vm, va), va) ? vma_split(vm, va) : 0;
+}
+
+/* The driver forgets where the memory of the parts is and does not find it at 0 (7.2.13). */
+static bool cuts_userptr(struct vm *vm, uint64_t va)
+{
+    const struct vma *vma = vma_first(vm, va);
+    return is_cut(vma, va) && vma->flags & VMA_USERPTR;
 }
 
 /* The memory an object may live in decides who can do atomics on it (as measured; device atomics are possible
@@ -125,6 +136,8 @@ static void apply(struct vma *vma, const struct drm_xe_madvise *args, bool *reta
         vma->region_instance = args->preferred_mem_loc.region_instance;
         break;
     case DRM_XE_MEM_RANGE_ATTR_ATOMIC:
+        if (vma->flags & VMA_USERPTR && args->atomic.val != DRM_XE_ATOMIC_DEVICE) /* what these have anyway */
+            break;
         vma->atomic = (uint8_t)args->atomic.val;
         break;
     case DRM_XE_MEM_RANGE_ATTR_PAT:
@@ -142,6 +155,8 @@ static int advise(struct vm *vm, const struct drm_xe_madvise *args, bool *retain
     uint64_t start = args->start & (vm->size - 1), end = start + args->range;
     if (vm->closed || vm->banned)
         return -ENOENT;
+    if (cuts_userptr(vm, start) || cuts_userptr(vm, end))
+        return -EFAULT;
     int r = split_at(vm, start);
     if (!r)
         r = split_at(vm, end);

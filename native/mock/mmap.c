@@ -12,6 +12,7 @@
 #include "dma_buf_fences.h"
 #include "gem.h"
 #include "handlers.h"
+#include "leftover.h"
 #include "store.h"
 
 #define BARRIER_OFFSET 0x50000
@@ -74,6 +75,8 @@ static void *map_untouchable(void *address, size_t size, int prot, int flags)
 static int find_mappable_locked(struct drm_file *file, size_t size, int flags, int64_t offset, struct bo **found)
 {
     struct bo *bo = bo_table_find(file->dev->by_offset, BY_OFFSET, (uint64_t)offset, 0);
+    if (!bo && leftover_lives_locked(file->dev, (uint64_t)offset, size))
+        return EACCES; /* who has a handle gives the object its offset back, below */
     if (!bo || offset == 0 || size > bo->size)
         return EINVAL;
     if (!handle_exists_locked(file, bo))
@@ -87,6 +90,7 @@ static int find_mappable_locked(struct drm_file *file, size_t size, int flags, i
         if (r)
             return r == -EMFILE || r == -ENFILE ? -r : ENOMEM;
     }
+    bo->cpu_mapped = true;
     *found = bo_get(bo);
     return 0;
 }

@@ -124,7 +124,7 @@ static int add_queue(struct drm_file *file, struct exec_queue *queue)
     pthread_mutex_lock(&file->lock);
     queue->id = idr_alloc(&file->queues, queue, &error);
     pthread_mutex_unlock(&file->lock);
-    if (!queue->id && !bind) {
+    if (error && !bind) {
         pthread_mutex_lock(&queue->vm->lock);
         queue->vm->num_queues--;
         pthread_mutex_unlock(&queue->vm->lock);

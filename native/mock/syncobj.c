@@ -276,7 +276,7 @@ int syncobj_add_handle(struct drm_file *file, struct syncobj *syncobj, uint32_t 
     pthread_mutex_lock(&file->lock);
     *handle = idr_alloc(&file->syncobjs, syncobj, &error);
     pthread_mutex_unlock(&file->lock);
-    return *handle ? 0 : error;
+    return error;
 }
 
 int syncobj_create_ioctl(struct drm_file *file, void *data)

@@ -208,6 +208,9 @@ static int hand_over(struct desk_event *event, uint32_t kind, int fd, const stru
     event->gid = peer->gid;
     event->generation = 0;
     event->ended = 0;
+    /* A stranger has said nothing; what an earlier event left here is not its message. */
+    if (kind == DESK_STRANGER)
+        event->length = 0;
     return 1;
 }
 

@@ -26,14 +26,29 @@ def reservation(xe_mock: ze_ipc.Device) -> Iterator[ze_ipc.Reservation]:
         yield made
 
 
+class Peers:
+    """Other processes, started when they are first needed."""
+
+    def __init__(self) -> None:
+        self._started: dict[int, Peer] = {}
+
+    def __getitem__(self, index: int) -> Peer:
+        if index not in self._started:
+            self._started[index] = Peer()
+            self._started[index].call(ranges.open_device)
+        return self._started[index]
+
+    def close(self) -> None:
+        for peer in self._started.values():
+            with peer:
+                peer.call(ranges.close_all)
+
+
 @pytest.fixture
-def peers() -> Iterator[tuple[Peer, Peer]]:
-    with Peer() as one, Peer() as other:
-        for peer in (one, other):
-            peer.call(ranges.open_device)
-        yield one, other
-        for peer in (one, other):
-            peer.call(ranges.close_all)
+def peers() -> Iterator[Peers]:
+    started = Peers()
+    yield started
+    started.close()
 
 
 def export(reservation: ze_ipc.Reservation, policy: ze_ipc.Policy) -> ze_ipc.RangeHandle:
@@ -41,19 +56,15 @@ def export(reservation: ze_ipc.Reservation, policy: ze_ipc.Policy) -> ze_ipc.Ran
     return device.get_ipc_handle(reservation.ptr + 5, 4 * PAGE - 10, policy)
 
 
-def test_only_a_named_process_opens(
-    reservation: ze_ipc.Reservation, peers: tuple[Peer, Peer]
-) -> None:
-    named, other = peers
+def test_only_a_named_process_opens(reservation: ze_ipc.Reservation, peers: Peers) -> None:
+    named, other = peers[0], peers[1]
     with export(reservation, ze_ipc.Policy(pids=frozenset({named.pid}))) as handle:
         with pytest.raises(ze_ipc.AccessDenied):
             other.call(ranges.open_view, bytes(handle))
         named.call(ranges.open_view, bytes(handle))
 
 
-def test_another_user_alone_is_not_us(
-    reservation: ze_ipc.Reservation, peers: tuple[Peer, Peer]
-) -> None:
+def test_another_user_alone_is_not_us(reservation: ze_ipc.Reservation, peers: Peers) -> None:
     with (
         export(reservation, ze_ipc.Policy(uids=frozenset({OTHER_UID}))) as handle,
         pytest.raises(ze_ipc.AccessDenied),
@@ -61,16 +72,16 @@ def test_another_user_alone_is_not_us(
         peers[0].call(ranges.open_view, bytes(handle))
 
 
-def test_opens_are_counted(reservation: ze_ipc.Reservation, peers: tuple[Peer, Peer]) -> None:
+def test_opens_are_counted(reservation: ze_ipc.Reservation, peers: Peers) -> None:
     with export(reservation, ze_ipc.Policy(max_opens=1)) as handle:
         assert reservation._device.can_open(handle)
         peers[0].call(ranges.open_view, bytes(handle))
-        for peer in peers:
+        for index in (0, 1):
             with pytest.raises(ze_ipc.HandleRevoked):
-                peer.call(ranges.open_view, bytes(handle))
+                peers[index].call(ranges.open_view, bytes(handle))
 
 
-def test_a_handle_ends(reservation: ze_ipc.Reservation, peers: tuple[Peer, Peer]) -> None:
+def test_a_handle_ends(reservation: ze_ipc.Reservation, peers: Peers) -> None:
     with (
         export(reservation, ze_ipc.Policy(not_after=time.monotonic() - 1)) as handle,
         pytest.raises(ze_ipc.HandleRevoked),
@@ -78,9 +89,7 @@ def test_a_handle_ends(reservation: ze_ipc.Reservation, peers: tuple[Peer, Peer]
         peers[0].call(ranges.open_view, bytes(handle))
 
 
-def test_read_only_is_kept_by_the_importer(
-    reservation: ze_ipc.Reservation, peers: tuple[Peer, Peer]
-) -> None:
+def test_read_only_is_kept_by_the_importer(reservation: ze_ipc.Reservation, peers: Peers) -> None:
     device = reservation._device
     device.write(reservation.ptr, b"exporter")
     with export(reservation, ze_ipc.Policy(read_only=True)) as handle:
@@ -99,7 +108,7 @@ def test_read_only_is_kept_by_the_importer(
         device.write(reservation.ptr + 5, b"new")
         assert peer.call(ranges.read_view, 0, 3) == b"new"
     with device.get_ipc_handle(reservation.ptr, PAGE) as ordinary:
-        assert not peers[1].call(open_ordinary, bytes(ordinary))
+        assert not peers[0].call(open_ordinary, bytes(ordinary))
 
 
 def is_read_only(state: ranges.State) -> tuple[bool, bool]:
@@ -131,9 +140,7 @@ def test_the_kernel_holds_nobody_to_read_only(reservation: ze_ipc.Reservation) -
     assert device.read(reservation.ptr, 4) == b"aaaa"
 
 
-def test_exposure_is_whole_objects(
-    reservation: ze_ipc.Reservation, peers: tuple[Peer, Peer]
-) -> None:
+def test_exposure_is_whole_objects(reservation: ze_ipc.Reservation, peers: Peers) -> None:
     with export(reservation, ze_ipc.Policy()) as handle:
         found = handle.exposure
         assert found is not None
@@ -149,15 +156,15 @@ def exposure_of_view(state: ranges.State) -> int:
 
 
 def test_revoked_is_for_everybody_and_keeps_what_is_open(
-    reservation: ze_ipc.Reservation, peers: tuple[Peer, Peer]
+    reservation: ze_ipc.Reservation, peers: Peers
 ) -> None:
     with export(reservation, ze_ipc.Policy()) as handle:
         peers[0].call(ranges.open_view, bytes(handle))
         handle.revoke()
         handle.revoke()
-        for peer in peers:
+        for index in (0, 1):
             with pytest.raises(ze_ipc.HandleRevoked):
-                peer.call(ranges.open_view, bytes(handle), 20.0, "again")
+                peers[index].call(ranges.open_view, bytes(handle), 20.0, "again")
         assert len(peers[0].call(ranges.read_view)) == 4 * PAGE - 10
         assert not handle.closed
         assert os.getpid() not in [importer.pid for importer in handle.importers()]

@@ -54,6 +54,21 @@ static void ids(void)
     CHECK_EQ(idr_alloc(&idr, &thing, &error), 4097);
     CHECK_EQ(idr_alloc(&idr, &thing, &error), 300001);
     idr_destroy(&idr);
+
+    /* Removing 0 beside another id makes it one like others; in an empty table it does not. */
+    CHECK(!idr_remove(&idr, 0));
+    CHECK_EQ(idr_alloc(&idr, &thing, &error), 1);
+    CHECK(!idr_remove(&idr, 0));
+    CHECK_EQ(idr_alloc(&idr, &error, &error), 0);
+    CHECK_EQ(error, 0);
+    CHECK(idr_find(&idr, 0) == &error);
+    at = 0;
+    CHECK(idr_next(&idr, &at) == &error && at == 0);
+    CHECK_EQ(idr_alloc(&idr, &thing, &error), 2);
+    CHECK(idr_remove(&idr, 1) && idr_remove(&idr, 2) && idr_remove(&idr, 0) == &error && idr.count == 0);
+    CHECK_EQ(idr_alloc(&idr, &thing, &error), 0);
+    CHECK_EQ(idr_alloc(&idr, &thing, &error), 1);
+    idr_destroy(&idr);
 }
 
 struct counted {

@@ -101,7 +101,10 @@ class Agent:
 
     def _send(self, kind: int, payload: bytes) -> None:
         self._sock.settimeout(120)
-        self._sock.sendall(_HEAD.pack(kind, len(payload)) + payload)
+        try:
+            self._sock.sendall(_HEAD.pack(kind, len(payload)) + payload)
+        except OSError as error:
+            raise GuestError(f"the guest takes nothing: {error}") from error
 
     def _receive(self, deadline: float) -> tuple[int, bytes]:
         kind, size = _HEAD.unpack(self._exactly(_HEAD.size, deadline))
@@ -116,8 +119,8 @@ class Agent:
             self._sock.settimeout(left)
             try:
                 part = self._sock.recv(size - len(data))
-            except TimeoutError as error:
-                raise GuestError("the guest did not answer in time") from error
+            except OSError as error:
+                raise GuestError(f"the guest did not answer in time: {error}") from error
             if not part:
                 raise GuestError("the guest is gone")
             data += part

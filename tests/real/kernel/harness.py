@@ -18,10 +18,12 @@ from pathlib import Path
 from . import initramfs
 from .agent import GuestError
 from .gpu.profiles import PROFILES, Profile
-from .packages import Suite, Unavailable, cache_dir
+from .packages import Suite, Unavailable, cache_dir, locked
 from .qemu import Guest, Machine, restore, start
 
 MODULES = ("xe", "vgem")
+UNUSED_SECONDS = 24 * 3600
+"""After so long a snapshot goes when another is made: other checkouts may use it."""
 FIRST_NODE = 129
 """vgem, loaded into the snapshot, has taken renderD128."""
 
@@ -32,13 +34,28 @@ class Kernel:
 
     suite: str
     packages: tuple[str, ...]
+    without_sriov: tuple[str, ...] = ()
+    """Devices that this kernel drives, but not as virtual functions: they need the patch."""
+    sriov_bit: int | None = None
+    """Which bit of a device's description that is, if the module itself does not show it."""
+    unknown: tuple[str, ...] = ()
+    """Devices that this kernel does not drive at all."""
 
 
 _VERSION = r"[\d.]+\+deb\d+-amd64"
 KERNELS = {
     "sid": Kernel("sid", (f"linux-binary-{_VERSION}", f"linux-modules-{_VERSION}")),
-    "trixie": Kernel("trixie", (f"linux-image-{_VERSION}",)),
+    "trixie": Kernel(
+        # In 6.12 the bit follows has_llc, which the integrated devices share, and has_mmio_ext.
+        "trixie",
+        (f"linux-image-{_VERSION}",),
+        ("bmg",),
+        8 * 36 + 7,
+        ("ptl",),
+    ),
 }
+REFERENCE = "sid"
+"""The kernel that the mock must agree with; the others are second opinions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +78,27 @@ def _versions(names: Sequence[str], *wanted: str) -> list[str]:
     return [name for name in names if name.startswith(wanted)]
 
 
-def prepare(profile: Profile, kernel: str = "sid") -> Prepared:
+def prepare(profile: Profile, kernel: str = REFERENCE) -> Prepared:
     """Fetches QEMU, a kernel and busybox, builds the initramfs and makes the snapshot.
 
-    The driver is unmodified unless the profile says that it needs its SR-IOV bit.
+    The driver is unmodified unless it needs the SR-IOV bit of this device. Several may prepare at
+    once: one makes what the others then find.
     """
-    patch = profile.name if profile.needs_sriov_patch else ""
+    with locked(cache_dir() / "prepare.lock"):
+        return _prepare(profile, kernel)
+
+
+def _prepare(profile: Profile, kernel: str) -> Prepared:
+    wanted = KERNELS[kernel]
+    if profile.name in wanted.unknown:
+        raise Unavailable(f"the kernel of {wanted.suite} does not drive {profile.name} at all")
+    patched = profile.needs_sriov_patch or profile.name in wanted.without_sriov
+    patch = profile.name if patched else ""
     cache = cache_dir()
     sid = Suite("sid")
     root = cache / "qemu"
     programs = sid.unpack(root, ["qemu-system-x86", "seabios", "busybox-static"], True)
     versions = _versions(programs, "qemu-system-x86_", "busybox-static_")
-    wanted = KERNELS[kernel]
     suite = Suite(wanted.suite)
     tree = cache / f"linux-{kernel}"
     mark = tree / "names"
@@ -86,11 +112,14 @@ def prepare(profile: Profile, kernel: str = "sid") -> Prepared:
         raise Unavailable(f"no kernel in {versions}")
     work = cache / "-".join(part for part in ("guest", kernel, patch) if part)
     work.mkdir(exist_ok=True)
-    archive = initramfs.build(modules, root / "usr/bin/busybox", MODULES, work, patch)
+    archive = initramfs.build(
+        modules, root / "usr/bin/busybox", MODULES, work, patch, wanted.sriov_bit
+    )
     machine = Machine(root, image, archive)
     snapshot = work / f"snapshot-{_digest(archive, Path(__file__).parent / 'qemu.py')}"
     if not snapshot.exists():
         _make_snapshot(machine, work, snapshot)
+    snapshot.touch()
     if patch:
         versions.append(f"xe.ko with the SR-IOV bit of {patch}")
     return Prepared(machine, snapshot, tuple(versions))
@@ -98,7 +127,8 @@ def prepare(profile: Profile, kernel: str = "sid") -> Prepared:
 
 def _make_snapshot(machine: Machine, work: Path, snapshot: Path) -> None:
     for old in work.glob("snapshot-*"):
-        old.unlink()
+        if time.time() - old.stat().st_mtime > UNUSED_SECONDS:
+            old.unlink()
     folder = Path(tempfile.mkdtemp(prefix="zeipc-boot-"))
     try:
         with start(machine, folder) as guest:

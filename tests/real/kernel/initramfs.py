@@ -75,10 +75,13 @@ def cpio(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
     return bytes(out)
 
 
-def build(kernel: Path, busybox: Path, wanted: Iterable[str], work: Path, patch: str = "") -> Path:
+def build(
+    kernel: Path, busybox: Path, wanted: Iterable[str], work: Path, patch: str = "",
+    bit: int | None = None,
+) -> Path:  # fmt: skip
     """Writes the initramfs for the modules below `kernel` and returns its path.
 
-    `patch` names a device whose description in xe.ko gets its SR-IOV bit.
+    `patch` names a device whose description in xe.ko gets its SR-IOV bit (number `bit`, if known).
     """
     agent = compile_static(GUEST / "agent.c")
     directory, regular, link = 0o040755, 0o100755, 0o120777
@@ -92,9 +95,13 @@ def build(kernel: Path, busybox: Path, wanted: Iterable[str], work: Path, patch:
     order = []
     for name, data in Modules(kernel).ordered(wanted):
         order.append(name)
-        content = patched(data, patch) if patch and name == "xe.ko" else data
-        entries.append((f"modules/{name}", regular, content))
+        module = patched(data, patch, bit) if patch and name == "xe.ko" else data
+        entries.append((f"modules/{name}", regular, module))
     entries.append(("modules/order", 0o100644, "\n".join(order).encode() + b"\n"))
     path = work / "initramfs.cpio"
-    path.write_bytes(cpio(entries))
+    content = cpio(entries)
+    if not path.exists() or path.read_bytes() != content:
+        part = path.with_name("initramfs.part")
+        part.write_bytes(content)
+        part.rename(path)  # a guest that is starting reads the old one to its end
     return path

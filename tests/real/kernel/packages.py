@@ -7,9 +7,12 @@ remembered by package version, so a second run asks nobody.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -25,6 +28,14 @@ def cache_dir() -> Path:
     path = Path(base) / "real-kernel"
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds PATH as a lock file, so that two runs do not make the same thing at once."""
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _run(command: list[str], env: dict[str, str] | None = None, cwd: Path | None = None) -> str:

@@ -28,6 +28,18 @@ PORT = (
     "mem-reserve=64M,pref64-reserve=1G"
 )
 """A slot that is always powered and is plugged through ACPI: the guest sees the device at once."""
+ROOT_PORTS = [
+    "-device", f"pcie-root-port,id=slot0,slot=1,chassis=1,{PORT}",
+    "-device", f"pcie-root-port,id=slot1,slot=2,chassis=2,{PORT}",
+]  # fmt: skip
+WINDOWS = " pci=realloc,hpmmiosize=32M,hpmmioprefsize=512M"
+"""A switch's ports have no reserve of their own: the guest's kernel makes room behind them."""
+SWITCH = [
+    "-device", "pcie-root-port,id=up,slot=1,chassis=1,mem-reserve=128M,pref64-reserve=2G",
+    "-device", "x3130-upstream,id=switch,bus=up",
+    "-device", "xio3130-downstream,id=slot0,bus=switch,chassis=2,slot=0",
+    "-device", "xio3130-downstream,id=slot1,bus=switch,chassis=2,slot=1",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,8 @@ class Machine:
     qemu_root: Path
     kernel: Path
     initramfs: Path
+    peers: bool = False
+    """Whether the slots are ports of one switch, so that their devices reach each other."""
 
     def command(self, work: Path) -> list[str]:
         root = self.qemu_root
@@ -53,15 +67,14 @@ class Machine:
             "-kernel", str(self.kernel), "-initrd", str(self.initramfs),
             "-append", "console=ttyS0 loglevel=6 panic=-1 mitigations=off random.trust_cpu=on "
             "nokaslr no_timer_check audit=0 cryptomgr.notests "
-            "printk.devkmsg=on log_buf_len=4M",
+            "printk.devkmsg=on log_buf_len=4M" + (WINDOWS if self.peers else ""),
             "-chardev", f"file,id=console,path={work}/console", "-serial", "chardev:console",
             "-device", "virtio-serial-pci,id=vser",
             "-chardev", f"socket,id=agent,path={work}/agent,server=on,wait=off",
             "-device", "virtserialport,bus=vser.0,chardev=agent,name=agent",
             "-chardev", f"socket,id=qmp,path={work}/qmp,server=on,wait=off",
             "-mon", "chardev=qmp,mode=control",
-            "-device", f"pcie-root-port,id=slot0,slot=1,chassis=1,{PORT}",
-            "-device", f"pcie-root-port,id=slot1,slot=2,chassis=2,{PORT}",
+            *(SWITCH if self.peers else ROOT_PORTS),
         ]  # fmt: skip
 
 
@@ -80,15 +93,15 @@ class Monitor:
                 time.sleep(0.02)
         self._sock.settimeout(120)
         self._file = self._sock.makefile("rwb", 0)
-        self._file.readline()
+        self._readline()
         self.ask("qmp_capabilities")
 
     def ask(self, command: str, **arguments: object) -> Any:
         """The command's return value; an error of QEMU is a GuestError."""
         request = {"execute": command, "arguments": arguments}
-        self._file.write(json.dumps(request).encode() + b"\n")
+        self._write(json.dumps(request).encode() + b"\n")
         while True:
-            line = self._file.readline()
+            line = self._readline()
             if not line:
                 raise GuestError(f"QEMU is gone during {command}")
             answer = json.loads(line)
@@ -96,6 +109,18 @@ class Monitor:
                 return answer["return"]
             if "error" in answer:
                 raise GuestError(f"{command}: {answer['error']['desc']}")
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise GuestError(f"QEMU is gone: {error}") from error
+
+    def _readline(self) -> bytes:
+        try:
+            return self._file.readline()
+        except OSError as error:
+            raise GuestError(f"QEMU does not answer: {error}") from error
 
     def close(self) -> None:
         self._file.close()

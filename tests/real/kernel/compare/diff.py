@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ..harness import REFERENCE
 from .script import Script
+from .versions import lack
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,6 @@ MASKS = (
     Mask(r"^import/things-that-are-no-dma-buf$", r"^I ",
          "on the mock a memfd plays the dma-buf of another driver"),
     Mask(r"^dma-buf/", r"^K ", "lseek is not in the seam; the preload library answers it"),
-    Mask(r"^mmap/.*/survives-close$", r"^M ",
-         "EACCES while a mapping keeps the object; the mock does not see munmap and forgets it"),
-    Mask(r"^map/userptr/unmapped-and-object-memory$", r"40:8=\$4$",
-         "the mock's objects are files: their mappings look like any other memory", ends=True),
     Mask(r"^syncobj-transfer/dst_point=0$", r"^R ",
          "a binary syncobj keeps the number of the point it came from; not modelled"),
     Mask(r"^bind/userptr/bind.range=131072$", r"^I ",
@@ -93,6 +91,7 @@ def differences(
     wanted: Iterable[Script],
     kernel: Mapping[str, list[str]],
     mock: Mapping[str, list[str]],
+    release: str = REFERENCE,
 ) -> list[Difference]:
     """The first differing row of every script that differs: later ones follow from it."""
     found: list[Difference] = []
@@ -109,8 +108,11 @@ def differences(
                 continue
             command = _command(script, number)
             mask = _mask(platform, script.name, command)
-            reason = mask.reason if mask else ""
+            older = lack(release, command, one)
+            reason = (
+                mask.reason if mask else f"since {older.since}: {older.reason}" if older else ""
+            )
             found.append(Difference(script.name, command, one, other, reason))
-            if mask is None or mask.ends:
+            if not reason or (mask and mask.ends) or (older and older.ends):
                 break
     return found

@@ -8,18 +8,20 @@ import itertools
 import json
 import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from ..agent import GuestError
 from ..compiler import compile_static, compiled
 from ..gpu.profiles import Profile
-from ..harness import FIRST_NODE, Prepared, driver_lines, session
+from ..harness import FIRST_NODE, REFERENCE, Prepared, driver_lines, session
 from ..initramfs import GUEST
 from ..packages import cache_dir
 from ..qemu import Guest
 from . import (
     checks_core,
     checks_exec,
+    checks_found,
     checks_gem,
     checks_map,
     checks_prime,
@@ -32,11 +34,12 @@ from .script import Script, parse
 REPOSITORY = Path(__file__).parents[4]
 MODULES = (
     checks_core, checks_gem, checks_map, checks_prime, checks_sync, checks_exec, checks_vm,
+    checks_found,
 )  # fmt: skip
 FAMILIES = tuple(itertools.chain.from_iterable(module.FAMILIES for module in MODULES))
 BATCH = 100
 """Scripts in one call of the runner."""
-BATCH_SECONDS = 60
+BATCH_SECONDS = 300
 MOST_GUESTS = 20
 """So many may break before the run is given up."""
 
@@ -72,37 +75,56 @@ def _complaints(log: str) -> Iterator[str]:
 class KernelRun:
     """Runs scripts in guests, batch by batch; a guest that broke or complained is replaced.
 
-    `complaints` are the kernel's own warnings: a driver that warned is not a judge any more.
+    A context manager: the guest stays for the next call. `complaints` are the kernel's own
+    warnings: a driver that warned is not a judge any more.
     """
 
-    def __init__(self, prepared: Prepared, profile: Profile) -> None:
+    def __init__(self, prepared: Prepared, *profiles: Profile) -> None:
         self._prepared = prepared
-        self._profile = profile
+        self._profiles = profiles
         self._runner = compile_static(GUEST / "runner.c").read_bytes()
+        self._session = ExitStack()
+        self._guest: Guest | None = None
         self.complaints: list[str] = []
-        self.restarts = 0
+        self.guests = 0
         self.lines: list[str] = []
+
+    def __enter__(self) -> KernelRun:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._drop()
 
     def run(self, wanted: Iterable[Script]) -> Iterator[tuple[Script, list[str]]]:
         """(script, what it printed), as batches finish."""
         left = list(wanted)
         while left:
-            self.restarts += 1
-            if self.restarts > MOST_GUESTS:
-                raise GuestError(f"{MOST_GUESTS} guests broke; {len(left)} scripts have not run")
-            with session(self._prepared, self._profile) as guest:
-                guest.agent.put("/bin/runner", self._runner)
-                self.lines = driver_lines(guest)
-                while left:
-                    batch, left = left[:BATCH], left[BATCH:]
-                    results, broken = self._batch(guest, batch)
-                    for script in batch:
-                        if script.name in results:
-                            yield script, results[script.name]
-                    if broken:
-                        # What was not reached is run again in a new guest, but not what broke it.
-                        left = [s for s in batch if s.name not in results] + left
-                        break
+            guest = self._guest or self._open(len(left))
+            batch, left = left[:BATCH], left[BATCH:]
+            results, broken = self._batch(guest, batch)
+            for script in batch:
+                if script.name in results:
+                    yield script, results[script.name]
+            if broken:
+                # What was not reached is run again in a new guest, but not what broke it.
+                left = [s for s in batch if s.name not in results] + left
+                self._drop()
+
+    def _open(self, left: int) -> Guest:
+        if self.guests >= MOST_GUESTS:
+            most = "\n".join(self.complaints[:MOST_GUESTS])
+            raise GuestError(f"{MOST_GUESTS} guests broke; {left} scripts have not run\n{most}")
+        self.guests += 1
+        guest = self._session.enter_context(session(self._prepared, *self._profiles))
+        guest.agent.put("/bin/runner", self._runner)
+        self.lines = driver_lines(guest)
+        guest.agent.run(["/bin/dmesg", "-c"])  # what it said so far is no complaint about a script
+        self._guest = guest
+        return guest
+
+    def _drop(self) -> None:
+        self._guest = None
+        self._session.close()
 
     def _batch(self, guest: Guest, batch: list[Script]) -> tuple[dict[str, list[str]], bool]:
         text = "".join(str(script) for script in batch).encode()
@@ -144,12 +166,12 @@ def _meaning(source: Path) -> bytes:
 class ResultStore:
     """The real driver's answers by script text, kept for one kernel and one emulated device."""
 
-    def __init__(self, versions: Iterable[str], profile: str) -> None:
+    def __init__(self, versions: Iterable[str], profile: str, kernel: str = REFERENCE) -> None:
         state = hashlib.sha256("".join(versions).encode())
         state.update((GUEST / "runner.c").read_bytes())
         for source in sorted((Path(__file__).parents[1] / "gpu").glob("*.py")):
             state.update(_meaning(source))
-        self._path = cache_dir() / f"results-{profile}.json"
+        self._path = cache_dir() / f"results-{kernel}-{profile}.json"
         self._state = state.hexdigest()
         self._results: dict[str, list[str]] = {}
         if self._path.exists():

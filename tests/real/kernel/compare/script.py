@@ -156,6 +156,15 @@ class Script:
     def same_inode(self, one: str, other: str) -> None:
         self._line("Q", one[1:], other[1:])
 
+    def if_done(self) -> None:
+        """The next line is left out if the last call failed."""
+        self._line("E", 0)
+
+    def dup_if_failed(self, slot: str, fd: str) -> None:
+        """After a call that failed: `slot`, which it did not set, becomes a duplicate of `fd`."""
+        self._line("E", 1)
+        self._line("D", slot[1:], fd[1:])
+
     def sleep(self, milliseconds: int) -> None:
         self._line("Z", milliseconds)
 

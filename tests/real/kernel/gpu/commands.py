@@ -83,10 +83,13 @@ def _batch_start(context: Context, words: Words) -> None:
 
 
 def _conditional_end(context: Context, words: Words) -> None:
-    value = context.load(_address(words[2], words[3]), 4, bool(words[0] & 1 << 22))
+    """Goes on while the comparison holds."""
+    in_ggtt = bool(words[0] & 1 << 22)
+    value, mask = struct.unpack("<II", context.load(_address(words[2], words[3]), 8, in_ggtt))
+    mask = mask if words[0] & 1 << 19 else 0xFFFF_FFFF
     compare = _SEMAPHORE[words[0] >> 12 & 7]
-    if compare(int.from_bytes(value, "little"), words[1]):
-        context.leave_batch()
+    if words[0] & 1 << 21 and not compare(value & mask, words[1] & mask):
+        context.leave_batch(all_levels=not words[0] & 1 << 18)
 
 
 def _store_data(context: Context, words: Words) -> None:
@@ -300,6 +303,7 @@ TABLE: dict[int, Handler] = {
     0x2F: _atomic,
     0x31: _batch_start,
     0x36: _conditional_end,
+    0x39: _batch_start,  # PRT_BATCH_BUFFER_START
     0x241: _block_copy,
     0x242: _fast_copy,
     0x244: _fast_color,

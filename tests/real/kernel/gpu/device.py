@@ -32,6 +32,9 @@ IGNORED = {
     0x1900F4,
     0x380D8C,
 }
+BARRIER_PAGE = range(0x7FF000, 0x800000)
+"""What a program maps as the PCI barrier: writes go nowhere, and this is what is read."""
+BARRIER_VALUE = 0xDEADBEEF
 POLL_SECONDS = 0.002
 """How long a waiting semaphore sleeps between two looks at memory."""
 
@@ -119,6 +122,8 @@ class Gpu:
         guc = MAILBOXES.get(offset & ~0xF)
         if guc is not None:
             return self.gucs[guc].mailbox[offset >> 2 & 3]
+        if offset in BARRIER_PAGE:
+            return BARRIER_VALUE
         self._once("read", offset)
         return 0
 
@@ -129,7 +134,7 @@ class Gpu:
             self.gucs[bell].serve_safely()
         elif guc is not None:
             self.gucs[guc].write_mailbox(offset >> 2 & 3, value)
-        elif offset not in IGNORED:
+        elif offset not in IGNORED and offset not in BARRIER_PAGE:
             self._once("write", offset)
 
     def _once(self, kind: str, offset: int) -> None:

@@ -161,14 +161,18 @@ class Context:
             self.ppgtt.write(address, data)
 
     def enter_batch(self, address: int, ppgtt: bool, nested: bool) -> None:
+        # A program's batch stays in its address space, whatever it says.
+        ppgtt = ppgtt or bool(self.batches and self.batches[-1][1])
         if self.batches and not nested:
             self.batches.pop()  # chained: nobody returns to the batch that jumped
         else:
             self.jobs += 1
         self.batches.append((address, ppgtt))
 
-    def leave_batch(self) -> None:
-        if self.batches:
+    def leave_batch(self, all_levels: bool = False) -> None:
+        if all_levels:
+            self.batches.clear()
+        elif self.batches:
             self.batches.pop()
 
     def raise_user_interrupt(self) -> None:

@@ -12,6 +12,7 @@
 //   M N size prot flags fd offset      mmap (fd, offset: expr)     U N size     munmap
 //   G N field   T N field=expr         load and store at the address in slot N (a signal is caught and printed)
 //   A N number             slot 254 = slot N + number
+//   E wanted               skip the next command unless the last ioctl failed (1) or did not (0)
 //   X N close   K N offset whence lseek   Q N M same inode?   Z ms sleep
 // Output: "S name", then one line a command that does something: its line number in the script, the return value (0 for
 // descriptors and addresses), errno, printed values; "signal N" if the script died.
@@ -43,6 +44,7 @@ static uint64_t slots[SLOTS];
 static bool is_node[SLOTS];
 static unsigned char *buffers[BUFFERS];
 static sigjmp_buf trap;
+static bool last_failed, skip;
 
 static int node_open(unsigned node, unsigned base)
 {
@@ -199,6 +201,7 @@ static void run_ioctl(int line, char **save)
     errno = 0;
     result = do_ioctl((int)slots[slot], request, data);
     error = result < 0 ? errno : 0;
+    last_failed = result < 0;
     printf("%d %d %d", line, result, error);
     for (int i = 0; i < count; i++) {
         operator = field(words[i], &offset, &width, &rest);
@@ -250,6 +253,10 @@ static void command(int line, char *text, unsigned base)
 
     if (!verb)
         return;
+    if (skip) {
+        skip = false;
+        return;
+    }
     switch (verb[0]) {
     case 'O':
         slot = slot_of(next(&save));
@@ -257,6 +264,9 @@ static void command(int line, char *text, unsigned base)
         slots[slot] = (uint64_t)result;
         is_node[slot] = true;
         plain(line, result, errno);
+        break;
+    case 'E':
+        skip = last_failed != (number(next(&save)) != 0);
         break;
     case 'I':
         run_ioctl(line, &save);
