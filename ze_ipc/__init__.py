@@ -124,6 +124,10 @@ class _Package(_ModuleType):
         if name not in _HOME or not isinstance(value, _ModuleType):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """By its name: pickles of functions in programs (cloudpickle) carry what they use."""
+        return _import_module, (__name__,)
+
 
 _sys.modules[__name__].__class__ = _Package
 

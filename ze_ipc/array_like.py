@@ -29,6 +29,11 @@ class ArrayLike:
     def read_only(self) -> bool:
         raise NotImplementedError
 
+    @property
+    def device(self) -> Device:
+        """The open device that it is on."""
+        return self._device
+
     def array(
         self,
         dtype: Any = "uint8",

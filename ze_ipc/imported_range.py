@@ -88,11 +88,6 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         return self._manifest.covered_size
 
     @property
-    def device(self) -> Device:
-        """The open device that it is mapped on."""
-        return self._device
-
-    @property
     def room(self) -> int:
         """Bytes that the range may grow to in place (``open_ipc_handle(..., reserve=)``)."""
         return self._room - self._manifest.window_offset
@@ -120,6 +115,12 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         self._window = self._new_window()
         window.drop()
         return before
+
+    def closes_with_its_arrays(self) -> None:
+        """From now on it needs no close(): collected with the last of its arrays, it is closed by
+        the next call into its device, without a warning.
+        """
+        self._warns = False
 
     def _acquire_buffer(self) -> CpuLease:
         self._check("memoryview(ImportedRange)")

@@ -51,6 +51,8 @@ class Owner:
     thread.
     """
 
+    _warns = True
+    """Whether it is a fault to be collected open."""
     _at_close: tuple[Callable[[], object], ...] = ()
     _closed = True  # until _open() ran, so that a failed __init__ is not reported as a leak
 
@@ -135,6 +137,7 @@ class Owner:
     def __del__(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return
-        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        if self._warns:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
         if self._abandoned is not None:
             self._abandoned.append(self)

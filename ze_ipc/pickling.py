@@ -166,11 +166,12 @@ atexit.register(_receivers.close)
 os.register_at_fork(after_in_child=_receivers.abandon)
 
 
-def _reduce(source: ImportedRange | Reservation) -> tuple[Any, ...]:
+def reduce(source: ImportedRange | Reservation) -> tuple[Any, ...]:
+    """How a pickle is to carry a range to one receiver."""
     return receive, send(source)
 
 
 def register() -> None:
     """Teach multiprocessing's pickle our ranges; whoever can open a device has done it."""
-    ForkingPickler.register(ImportedRange, _reduce)
-    ForkingPickler.register(Reservation, _reduce)
+    ForkingPickler.register(ImportedRange, reduce)
+    ForkingPickler.register(Reservation, reduce)

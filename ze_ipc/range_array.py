@@ -18,6 +18,11 @@ from ze_ipc.errors import InvalidArgument
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
+    from ze_ipc.device import Device
+    from ze_ipc.range_handle import RangeHandle
+
+    Rebuilt = tuple[str, tuple[int, ...], tuple[int, ...], int]
+
 
 class ArraySource(Protocol):
     """A range that arrays can be made of."""
@@ -30,6 +35,11 @@ class ArraySource(Protocol):
     @property
     def size(self) -> int:
         """Bytes."""
+        ...
+
+    @property
+    def device(self) -> Device:
+        """The open device that it is on."""
         ...
 
     def _cpu_window(self, offset: int, size: int) -> tuple[CpuWindow, int]:
@@ -161,6 +171,19 @@ class RangeArray(BufferBase):
         kind = layout.dtype
         elements = (first, kind.format, kind.size, layout.shape, layout.strides)
         return CpuLease(self, window, elements)
+
+    def export(
+        self,
+    ) -> tuple[RangeHandle, Device, tuple[str, tuple[int, ...], tuple[int, ...], int]]:
+        """A handle of the bytes that the elements span, for whoever rebuilds the array elsewhere by
+        ``view.array(*layout)``: (handle, device, layout).
+        """
+        layout = self._layout
+        span = layout.end - layout.start
+        device = self._source.device
+        handle = device.get_ipc_handle(self._source.ptr + layout.start, max(1, span))
+        rebuilt = self.dtype, self.shape, self.strides, layout.offset - layout.start
+        return handle, device, rebuilt
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """(kDLOneAPI, place) where the range was opened in a context of SYCL, else (kDLCPU, 0)."""

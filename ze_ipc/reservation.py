@@ -64,11 +64,6 @@ class Reservation(BufferBase, ArrayLike, Owner):
         self._device._unmap(self, at, size)
 
     @property
-    def device(self) -> Device:
-        """The open device whose addresses these are."""
-        return self._device
-
-    @property
     def read_only(self) -> bool:
         """Whether something in it is mapped read-only now."""
         self._check("Reservation.read_only")

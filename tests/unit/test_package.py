@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -53,3 +54,8 @@ def test_importing_it_imports_no_device_code(module: str) -> None:
     loaded = set(python(f"import sys, {module}; print(*sys.modules)").split())
     assert {name for name in loaded if name.startswith("ze_ipc")} <= {"ze_ipc", module}
     assert not {"cffi", "rich", "psutil", "_cffi_backend"} & loaded
+
+
+def test_the_package_is_pickled_by_its_name() -> None:
+    """cloudpickle does that with what functions of a program use."""
+    assert pickle.loads(pickle.dumps(ze_ipc)) is ze_ipc
