@@ -75,6 +75,30 @@ class OpenTimings:
         return self.connecting + self.describing + self.receiving + self.importing + self.binding
 
 
+@dataclass(slots=True)
+class FewExtents:
+    """A range of a few objects as it has come from an exporter: believed in nothing but what the
+    receiver has counted.
+    """
+
+    raw: bytes
+    """The manifest: from ``at`` on, without padding, a u64 size for each object, then u64 offsets,
+    u64 sizes, u32 object numbers and u8 access bits for each extent, all little-endian.
+    """
+    at: int
+    objects: int
+    extents: int
+    page_size: int
+    """Bytes, of the exporter's device, a multiple of ours."""
+    size: int
+    """Bytes of all extents."""
+    fds: array[int]
+    """``array('i')``: one an object."""
+    socket: int
+    """Where ``last_word`` is sent when all is done."""
+    last_word: bytes
+
+
 class CpuMapping(Protocol):
     """A contiguous CPU view of extents; close() unmaps it."""
 
@@ -148,6 +172,20 @@ class Backend(Protocol):
         """The size of every object, in bytes; objects must be held."""
         ...
 
+    def describe_few(
+        self,
+        starts: array[int],
+        ends: array[int],
+        objects: array[int],
+        offsets: array[int],
+        access: array[int],
+    ) -> tuple[bytes, array[int], int] | None:
+        """The columns of a manifest of a few mappings that are back to back (as FewExtents has
+        them; neighbours that continue each other merged), their distinct objects in order with one
+        more reference each, and how many extents there are. None: build it step by step.
+        """
+        ...
+
     def reserve(self, size: int, address: int | None, alignment: int, phase: int) -> int:
         """GPU VA of ``size`` bytes: at ``address`` exactly, or anywhere with ``va % alignment ==
         phase``.
@@ -212,6 +250,19 @@ class Backend(Protocol):
         """The other end of send_bytes(): 0 or -errno, EBADMSG if a message has another size."""
         ...
 
+    def ask_broker(
+        self, directory: str, name: str, request: bytes, objects: bool, deadline: float
+    ) -> tuple[int, int, bytes, array[int], bool] | int:
+        """Connect to the socket ``name`` in an absolute path, ask, and receive the first message of
+        the answer, giving up the GIL once: (socket, how many descriptors there was room for, the
+        message, descriptors that came along (``array('i')``), whether some were lost). ``objects``:
+        fill the room in. Socket and descriptors are the caller's.
+
+        -errno where that was not the plain case, and nothing is left then: ETIME at the deadline,
+        ENOENT and ECONNREFUSED where nobody listens, anything else is to be done step by step.
+        """
+        ...
+
     @property
     def reply_room(self) -> int:
         """How many descriptors could come with a broker's answer now, a few left for others."""
@@ -239,6 +290,18 @@ class Backend(Protocol):
 
     def export_fds(self, objects: array[int]) -> array[int]:
         """One dma-buf fd an object, ``array('i')``, the caller's to close; all or nothing."""
+        ...
+
+    def open_extents(
+        self, few: FewExtents, base: int, deadline: float, timings: OpenTimings
+    ) -> tuple[array[int], bool] | None:
+        """Check the columns, import the descriptors, map all from ``base`` on, where nothing is
+        mapped, and say the last word, giving up the GIL once: the objects, one reference each, and
+        whether the word was said. Descriptors are closed then, and the socket if it was.
+
+        None: something was not as it should be or cannot be done in one step, nothing was done, and
+        the steps one by one will tell. What it raises has closed the descriptors, too.
+        """
         ...
 
     def cpu_map(

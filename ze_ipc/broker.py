@@ -33,7 +33,7 @@ from ze_ipc.broker_protocol import (
     decode_request,
     doorbell_name,
 )
-from ze_ipc.broker_registry import Registration, Registry, Served
+from ze_ipc.broker_registry import SECRET_SIZE, Registration, Registry, Served
 from ze_ipc.broker_service import Service, guarded, token_in
 from ze_ipc.desk import Desk, DeskEvent
 from ze_ipc.errors import Closed, ForkedProcess, InvalidHandle, KernelError, ZeIpcError
@@ -138,6 +138,7 @@ class Broker:
             self.address = BrokerAddress(host, self._pid, broker_id, -1, self._dir.path)
             doorbell = self._listener.start(doorbell_name(broker_id))
             self.address = replace(self.address, doorbell=doorbell)
+            self._pack = self.handle_fields(0, bytes(SECRET_SIZE)).packer()
             taken.pop_all()
         _live.add(self)
 
@@ -148,7 +149,7 @@ class Broker:
         ``served`` sends: with them the desk may answer.
         """
         generation, secret = self.register(served, policy)
-        handle = self.handle_fields(generation, secret).pack()
+        handle = self._pack(secret, generation)
         if self._desk is not None and objects is not None:
             broker_desk.offer(self._desk, generation, handle, served, objects, policy)
         return handle

@@ -28,6 +28,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from typing import NamedTuple
 
 from ze_ipc.errors import (
     AccessDenied,
@@ -127,8 +128,7 @@ class Request:
     """So many objects, the first ones, are not to be sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A broker's answer."""
 
     status: Status

@@ -114,7 +114,8 @@ class Registry:
             registration = Registration(self._next, secret, served, policy, uids)
             self._next += 1
             self._table[registration.generation] = registration
-            self._uids.update(uids)
+            for uid in uids:
+                self._uids[uid] += 1
         return registration
 
     def admits_uid(self, uid: int) -> bool:

@@ -21,7 +21,7 @@ from ze_ipc.device_facts import DeviceFacts
 from ze_ipc.errors import InvalidArgument, UnsupportedFeature, ZeIpcError
 from ze_ipc.handle import HandleFields
 from ze_ipc.imported_objects import ImportCache
-from ze_ipc.manifest import VA_PHASE_SIZE
+from ze_ipc.manifest import VA_PHASE_SIZE, Glance, Manifest, parse
 from ze_ipc.mapping_table import MappingTable
 from ze_ipc.owner import Abandoned, Owner
 from ze_ipc.physical_memory import PhysicalMemory
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ze_ipc.export import Export
     from ze_ipc.imported_range import ImportedRange
     from ze_ipc.importer import Importer
-    from ze_ipc.manifest import Manifest
     from ze_ipc.native_range import NativeExport
 
     HandleData = bytes | bytearray | memoryview | RangeHandle
@@ -69,7 +68,9 @@ class Device(DeviceFacts):
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._lock = threading.RLock()
-        self._table = MappingTable()
+        self._rows = MappingTable()
+        self._late: dict[int, tuple[Manifest | Glance, array[int], int]] = {}
+        """Imports that are not in the table yet, by their base."""
         self._broker: Broker | None = None
         self._imports = ImportCache(backend)
         self._contexts: dict[int, Device] = {}
@@ -179,7 +180,7 @@ class Device(DeviceFacts):
         if native is not None and native_range.is_native(raw):
             with self._lock:
                 return native_range.open_range(self, native, raw)
-        return share.open_range(self, HandleFields.unpack(raw), deadline, reserve)
+        return share.open_range(self, HandleFields.unpack(raw), raw, deadline, reserve)
 
     def can_open(
         self, data: bytes | bytearray | memoryview | RangeHandle, timeout: float = 2.0
@@ -335,22 +336,43 @@ class Device(DeviceFacts):
             self._table.remove_usm(ptr, size)
             self._backend.free_usm(ptr, size, obj)
 
-    def _add_import(self, base: int, manifest: Manifest, objects: array[int], size: int) -> None:
-        """Rows of an imported range in ``size`` bytes of VA; each holds a reference, as every row
-        does.
+    def _add_import(
+        self, base: int, manifest: Manifest | Glance, objects: array[int], size: int
+    ) -> None:
+        """Have an imported range in the table from now on, with ``size`` bytes of VA: entered when
+        somebody looks, for many are never looked at.
         """
         with self._lock:
             self._check("Device.open_ipc_handle")
+            self._late[base] = manifest, objects, size
+
+    @property
+    def _table(self) -> MappingTable:
+        """All that is mapped; for those who hold the lock, or look only."""
+        if self._late:
+            with self._lock:
+                for base, late in list(self._late.items()):
+                    self._enter_import(base, *late)
+                    del self._late[base]
+        return self._rows
+
+    def _enter_import(
+        self, base: int, described: Manifest | Glance, objects: array[int], size: int
+    ) -> None:
+        """Rows of an imported range; each holds a reference, as every row does."""
+        manifest = described if isinstance(described, Manifest) else parse(described.raw)
+        objects = manifest.objects_of_extents(objects)
+        with self._lock:
             self._backend.retain_objects(objects)
             with ExitStack() as undo:
                 undo.callback(self._backend.release_objects, objects)
-                self._table.reserve(base, size)
-                undo.callback(self._table.unreserve, base, size)
-                self._table.map_extents(
+                self._rows.reserve(base, size)
+                undo.callback(self._rows.unreserve, base, size)
+                self._rows.map_extents(
                     base, objects, manifest.offsets, manifest.sizes, manifest.access
                 )
-                undo.callback(self._table.unmap, base, size)
-                self._table.add_import(base + manifest.window_offset, manifest.window_size)
+                undo.callback(self._rows.unmap, base, size)
+                self._rows.add_import(base + manifest.window_offset, manifest.window_size)
                 undo.pop_all()
 
     def _extend(self, export: Export | NativeExport | None, size: int | None) -> RangeHandle:
@@ -364,9 +386,11 @@ class Device(DeviceFacts):
 
     def _forget_import(self, base: int, size: int) -> None:
         with self._lock:
-            gone = self._table.unmap(base, size)
-            self._table.remove_import(base, size)
-            self._table.unreserve(base, size)
+            if self._late.pop(base, None) is not None:
+                return
+            gone = self._rows.unmap(base, size)
+            self._rows.remove_import(base, size)
+            self._rows.unreserve(base, size)
             self._backend.release_objects(gone.released)
 
     def _close_import(self, view: ImportedRange) -> None:

@@ -144,7 +144,7 @@ def _follow(view: ImportedRange, fields: HandleFields, deadline: float) -> None:
             )
         if held is None:
             objects = _tail_objects(device, connection, view._objects, manifest, deadline)
-            held = cache.add(key, digest, objects)
+            held = cache.add(key, digest, objects, cache.new_token())
         elif held.digest != digest:
             raise InvalidHandle("the exporter described the same export in two ways", call=_FOLLOW)
         before = _map_tail(view, new, tail, held, deadline)

@@ -23,6 +23,7 @@ offset  width  field
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -36,7 +37,10 @@ NO_DOORBELL = 0xFFFFFFFF
 
 _DRIVER_TYPE = b"\xff\xff"
 _LAYOUT = struct.Struct("<4sB3s8sI2s2s8s16sQI")
+_TAIL = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
+_SECRET_AT = 32
+_ZEROS = bytes(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,21 @@ class HandleFields:
         )
         return body + _CHECKSUM.pack(crc32(body))
 
+    def packer(self) -> Callable[[bytes, int], bytes]:
+        """What gives the 64 bytes of another secret and generation of the same broker."""
+        head = self.pack()[:_SECRET_AT]
+        doorbell = NO_DOORBELL if self.doorbell is None else self.doorbell
+
+        def pack(secret: bytes, generation: int) -> bytes:
+            body = head + secret + _TAIL.pack(generation, doorbell)
+            return body + _CHECKSUM.pack(crc32(body))
+
+        return pack
+
     @classmethod
     def unpack(cls, data: bytes | bytearray | memoryview) -> HandleFields:
         """The fields of 64 foreign bytes, or InvalidHandle; no system call is made."""
-        raw = memoryview(data).tobytes()
+        raw = data if isinstance(data, bytes) else memoryview(data).tobytes()
         if len(raw) != HANDLE_SIZE:
             raise _invalid("a handle has 64 bytes", length=len(raw))
         if raw[:4] != MAGIC:
@@ -95,7 +110,7 @@ class HandleFields:
         (_, _, zeros, host, pid, driver_type, zeros2, broker, secret, generation, doorbell) = (
             _LAYOUT.unpack(body)
         )
-        if any(zeros) or any(zeros2) or driver_type != _DRIVER_TYPE:
+        if zeros != _ZEROS or zeros2 != _ZEROS[:2] or driver_type != _DRIVER_TYPE:
             raise _invalid("reserved fields of the handle are not as this version writes them")
         if not pid or pid > 0x7FFFFFFF:
             raise _invalid("the handle's pid is none", pid=pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from array import array
@@ -15,14 +16,16 @@ if TYPE_CHECKING:
 class ImportedObjects:
     """References to the objects of one export, counted by the opens that use them."""
 
-    def __init__(self, key: tuple[bytes, int], digest: bytes, objects: array[int]) -> None:
+    def __init__(
+        self, key: tuple[bytes, int], digest: bytes, objects: array[int], token: int
+    ) -> None:
         self.key = key
         """(broker id, generation)."""
         self.digest = digest
         """Of the manifest; a second open must see the same."""
         self.objects = objects
         self.users = 1
-        self.token = secrets.randbits(64)
+        self.token = token
         """Ours for these objects; the exporter hears it when it is told of an open or a release."""
         self.told: Connection | None = None
         """The (closed) connection by which the exporter was told that we hold them."""
@@ -35,6 +38,8 @@ class ImportCache:
         self._backend = backend
         self._lock = threading.Lock()
         self._held: dict[tuple[bytes, int], ImportedObjects] = {}
+        self._tokens = secrets.randbits(63)
+        self._numbers = itertools.count()
 
     def acquire(self, key: tuple[bytes, int]) -> ImportedObjects | None:
         """One more user of what is held for ``key``; None if nothing is."""
@@ -44,11 +49,17 @@ class ImportCache:
                 held.users += 1
             return held
 
-    def add(self, key: tuple[bytes, int], digest: bytes, objects: array[int]) -> ImportedObjects:
+    def new_token(self) -> int:
+        """A number that no other objects of any process have."""
+        return self._tokens + next(self._numbers)
+
+    def add(
+        self, key: tuple[bytes, int], digest: bytes, objects: array[int], token: int
+    ) -> ImportedObjects:
         """Take over freshly imported references. Of two racing imports the first is kept for later
         opens.
         """
-        fresh = ImportedObjects(key, digest, objects)
+        fresh = ImportedObjects(key, digest, objects, token)
         with self._lock:
             self._held.setdefault(key, fresh)
         return fresh

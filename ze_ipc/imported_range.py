@@ -11,7 +11,7 @@ from ze_ipc.array_like import ArrayLike
 from ze_ipc.backend import OpenTimings
 from ze_ipc.cpu_window import CpuLease, CpuWindow
 from ze_ipc.dlpack import GpuLease
-from ze_ipc.manifest import Exposure, exposure
+from ze_ipc.manifest import Exposure, Glance, exposure, parse
 from ze_ipc.owner import Owner
 
 if TYPE_CHECKING:
@@ -35,23 +35,24 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         self,
         device: Device,
         base: int,
-        manifest: Manifest,
+        manifest: Manifest | Glance,
         objects: ImportedObjects,
         transport: str,
         exporter_pid: int,
         room: int,
+        timings: OpenTimings | None = None,
     ) -> None:
         self._device = device
         self._base = base
-        self._manifest = manifest
+        self._described = manifest
         self._objects = objects
         self._room = room
         """Bytes of VA from ``base`` on."""
         self._grow_lock = threading.Lock()
-        self._window = self._new_window()
+        self._made_window: CpuWindow | None = None
         self._sycl: object = None
         """The SYCL queue or context that it was opened for (interop.sycl)."""
-        self._gpu_leases: weakref.WeakSet[GpuLease] = weakref.WeakSet()
+        self._gpu_leases: weakref.WeakSet[GpuLease] | None = None
         self.ptr = base + manifest.window_offset
         """GPU VA of the first byte of the window; as unaligned as the exporter's was."""
         self.size = manifest.window_size
@@ -62,7 +63,7 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         """
         self.exporter_pid = exporter_pid
         """The exporter's pid as the kernel reports it, 0 where it cannot be seen from here."""
-        self.timings = OpenTimings()
+        self.timings = timings or OpenTimings()
         """Seconds that the steps of the open took."""
         self._open(device._abandoned)
         device._adopt(self)
@@ -73,9 +74,17 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         return self._manifest.read_only
 
     @property
+    def _manifest(self) -> Manifest:
+        described = self._described
+        if isinstance(described, Glance):
+            # Checked already, when it was mapped; most are never looked at.
+            self._described = described = parse(described.raw)
+        return described
+
+    @property
     def objects(self) -> int:
         """Number of physical memory objects behind the range."""
-        return len(self._manifest.object_sizes)
+        return self._described.object_count
 
     @property
     def exposure(self) -> Exposure:
@@ -85,12 +94,12 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
     @property
     def mapped_size(self) -> int:
         """Bytes mapped: the window rounded out to pages."""
-        return self._manifest.covered_size
+        return self._described.covered_size
 
     @property
     def room(self) -> int:
         """Bytes that the range may grow to in place (``open_ipc_handle(..., reserve=)``)."""
-        return self._room - self._manifest.window_offset
+        return self._room - self._described.window_offset
 
     def extend(
         self, data: bytes | bytearray | memoryview | RangeHandle, timeout: float = 10.0
@@ -109,11 +118,12 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
 
     def _follow(self, manifest: Manifest, objects: ImportedObjects) -> ImportedObjects:
         """It is as long as this manifest now; what it held before, to be dropped."""
-        window = self._window
-        before, self._objects, self._manifest = self._objects, objects, manifest
-        self.size = manifest.window_size
-        self._window = self._new_window()
-        window.drop()
+        with self._close_lock:
+            window, self._made_window = self._made_window, None
+            before, self._objects, self._described = self._objects, objects, manifest
+            self.size = manifest.window_size
+        if window is not None:
+            window.drop()
         return before
 
     def closes_with_its_arrays(self) -> None:
@@ -132,6 +142,13 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         self._check("ImportedRange.array")
         return self._window, offset
 
+    @property
+    def _window(self) -> CpuWindow:
+        if self._made_window is None:
+            with self._close_lock:
+                self._made_window = self._made_window or self._new_window()
+        return self._made_window
+
     def _new_window(self) -> CpuWindow:
         manifest, objects = self._manifest, self._objects.objects
 
@@ -146,7 +163,10 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         if place is None:
             return None
         lease = GpuLease(self, place)
-        self._gpu_leases.add(lease)
+        with self._close_lock:
+            if self._gpu_leases is None:
+                self._gpu_leases = weakref.WeakSet()
+            self._gpu_leases.add(lease)
         return lease
 
     def _sycl_object(self) -> object:
@@ -160,11 +180,15 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
             )
 
     def _lose(self) -> None:
-        self._window.drop()
+        self._drop_window()
         super()._lose()
 
+    def _drop_window(self) -> None:
+        if self._made_window is not None:
+            self._made_window.drop()
+
     def _release(self) -> None:
-        self._window.drop()
+        self._drop_window()
         self._device._close_import(self)
 
     def __len__(self) -> int:

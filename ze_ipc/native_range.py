@@ -56,7 +56,7 @@ def open_range(device: Device, native: NativeRanges, data: bytes) -> ImportedRan
         access=array("B", [0]),
     )
     objects = array("Q", [obj])
-    held = ImportedObjects((data, address), b"", objects)
+    held = ImportedObjects((data, address), b"", objects, 0)
     try:
         device._add_import(address, manifest, objects, size)
         return ImportedRange(device, address, manifest, held, "native", 0, size)

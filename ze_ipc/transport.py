@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Protocol
 
 from ze_ipc import transport_attempt
 from ze_ipc.broker_messages import (
@@ -67,12 +67,29 @@ TransportName = Literal["broker", "pidfd"]
 ReceiveBytes = Callable[[int, memoryview, int, float], int]
 """Backend.receive_bytes."""
 
+
+class Asking(Protocol):
+    """What a connection may leave to a backend."""
+
+    def ask_broker(
+        self, directory: str, name: str, request: bytes, objects: bool, deadline: float
+    ) -> tuple[int, int, bytes, array[int], bool] | int:
+        """Backend.ask_broker()."""
+        ...
+
+    @property
+    def reply_room(self) -> int:
+        """Backend.reply_room."""
+        ...
+
+
 _CALL = "open_ipc_handle"
 _ATTEMPTS = 12
 _NO_FLAG = Flag(0)
 _SEQPACKET = int(socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
 _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 _RELEASE_SECONDS = 0.05
+_NOBODY_THERE = frozenset({-errno.ENOENT, -errno.ECONNREFUSED})
 _FIRST_DELAY = 0.002
 _LONGEST_DELAY = 0.25
 
@@ -90,7 +107,13 @@ class Connection:
         deadline: float,
         transport: TransportName,
         dial: Callable[[HandleFields, float], socket.socket],
+        packed: bytes | None = None,
+        asking: Asking | None = None,
     ) -> None:
+        """``packed``: the handle's bytes, where they are at hand. With ``asking`` it is only made
+        when there is something to say.
+        """
+        self._packed = packed
         self.transport: TransportName = transport
         self.deadline = deadline
         """Seconds on time.monotonic()."""
@@ -102,12 +125,17 @@ class Connection:
         self._fds: array[int] = array("i")
         self._sock_lock = threading.Lock()
         """Around the end of the socket: interrupt() must not end another of its number."""
-        self._sock: socket.socket | None = dial(handle, deadline)
+        self._asking = asking
+        self._closed = False
+        self._number = -1
+        """The socket, as long as nothing but its number is asked for."""
+        self._sock: socket.socket | None = dial(handle, deadline) if asking is None else None
 
     def request(self, *, skip_objects: bool = False, room: int = 0) -> Reply:
         """Ask for the range; the broker's refusal is raised as what it means.
 
-        ``room``: so many descriptors may come with the answer; see take_fds().
+        ``room``: so many descriptors may come with the answer; see take_fds(). A connection that
+        has ``asking`` finds it out by itself.
         """
         if skip_objects:
             return self._ask(Flag.SKIP_OBJECTS)
@@ -155,7 +183,18 @@ class Connection:
 
     def fileno(self) -> int:
         """The socket, for the object stream; it stays ours."""
-        return self._open_socket().fileno()
+        return self._open_socket().fileno() if self._number < 0 else self._number
+
+    @property
+    def few(self) -> array[int] | None:
+        """What take_fds() would give, where socket and descriptors are numbers that nobody else
+        knows, and so may be closed by somebody who calls finished() then.
+        """
+        return self._fds if self._fds and self._number >= 0 else None
+
+    def finished(self) -> None:
+        """Somebody else has said the last word, and closed socket and descriptors."""
+        self._fds, self._number, self._closed = array("i"), -1, True
 
     def finish(self, status: int = 0, token: int = 0) -> None:
         """Tell the broker how it ended (0: we hold the range, by that token) and close.
@@ -188,17 +227,24 @@ class Connection:
 
     def close(self) -> None:
         """End the conversation; idempotent."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
         with self._sock_lock:
             sock, self._sock = self._sock, None
             if sock is not None:
                 sock.close()
+        number, self._number = self._number, -1
+        if number >= 0:
+            close_fd(number)
         while self._fds:
             close_fd(self._fds.pop())
 
     @property
     def closed(self) -> bool:
         """Whether close() or finish() was called."""
-        return self._sock is None
+        return self._closed
 
     def __enter__(self) -> Connection:
         return self
@@ -217,20 +263,28 @@ class Connection:
 
     def _open_socket(self) -> socket.socket:
         if self._sock is None:
-            raise Closed("the connection is closed")
+            if self._number < 0:
+                raise Closed("the connection is closed")
+            number, self._number = self._number, -1
+            self._sock = socket.socket(socket.AF_UNIX, _SEQPACKET, 0, fileno=number)
         return self._sock
 
     def _ask(self, flags: Flag) -> Reply:
-        handle = self._handle.pack()
+        if self._closed:
+            raise Closed("the connection is closed")
+        handle = self._packed or self._handle.pack()
         request = encode_extend(self._first, handle) if self._first else b""
         delay = _FIRST_DELAY
         for attempt in range(_ATTEMPTS):
             if attempt:
                 _sleep(delay, self.deadline)
                 delay = min(2 * delay, _LONGEST_DELAY)
-                self.close()
-                self._sock = self._dial(self._handle, self.deadline)
-            message = self._exchange(request or encode_request(flags, handle, self._room))
+                self._drop()
+            message = None if attempt or request else self._ask_at_once(flags, handle)
+            if message is None:
+                if self._sock is None:
+                    self._sock = self._dial(self._handle, self.deadline)
+                message = self._exchange(request or encode_request(flags, handle, self._room))
             if not message:
                 continue
             try:
@@ -251,6 +305,30 @@ class Connection:
         raise ExporterGone(
             f"the exporter ended the connection {_ATTEMPTS} times without an answer", call=_CALL
         )
+
+    def _ask_at_once(self, flags: Flag, handle: bytes) -> bytes | None:
+        """What _exchange() returns, by one call of the backend; None: it is to be done by steps."""
+        asking = self._asking
+        if asking is None or self._closed:
+            return None
+        objects = flags is _NO_FLAG
+        request, name = encode_request(flags, handle), socket_name(self._handle.broker)
+        for path in candidate_paths():
+            answer = asking.ask_broker(path, name, request, objects, self.deadline)
+            if not isinstance(answer, int):
+                number, self._room, message, self._fds, lost = answer
+                self._number = number
+                if lost:
+                    self._room = 0
+                    return b""
+                return message
+            if answer == -errno.ETIME:
+                raise _timeout("the exporter did not answer")
+            if answer not in _NOBODY_THERE:
+                break
+        if objects:
+            self._room = asking.reply_room
+        return None
 
     def _exchange(self, request: bytes) -> bytes:
         """The answer; empty when the broker ended the connection before it."""
@@ -279,24 +357,35 @@ class Connection:
 
 
 def connect(
-    handle: HandleFields, deadline: float, *, transport: TransportName | None = None
+    handle: HandleFields,
+    deadline: float,
+    *,
+    transport: TransportName | None = None,
+    packed: bytes | None = None,
+    asking: Asking | None = None,
 ) -> Connection:
     """A connection to the handle's broker, made before ``deadline`` (time.monotonic() seconds).
 
     ``transport`` None: what ZE_IPC_TRANSPORT says, "broker" if it says nothing. One is never taken
-    in place of the other. WrongHost, ExporterGone, AccessDenied, TransportDenied, OpenTimeout.
+    in place of the other. ``packed`` is the handle's bytes, where they are at hand. ``asking`` may
+    make it together with the first request, and all errors come with that. WrongHost, ExporterGone,
+    AccessDenied, TransportDenied, OpenTimeout.
     """
     if handle.host != host_identity():
         raise WrongHost("the handle is of another machine or boot", call=_CALL, host=handle.host)
     name = transport or chosen_transport()
-    connection = Connection(handle, deadline, name, _DIALS[name])
     attempt = transport_attempt.current.get()
+    if name != "broker" or attempt is not None:
+        # Who calls an open off must have a socket to shut down.
+        asking = None
+    connection = Connection(handle, deadline, name, _DIALS[name], packed, asking)
     if attempt is not None:
         with ExitStack() as undo:
             undo.callback(connection.close)
             attempt.watch(connection)
             undo.pop_all()
-    _log_once(name)
+    if name not in _logged:
+        _log_once(name)
     return connection
 
 
@@ -416,9 +505,8 @@ _logged: set[str] = set()
 
 
 def _log_once(name: TransportName) -> None:
-    if name not in _logged:
-        _logged.add(name)
-        _log.info("handles are opened by the %s transport", name)
+    _logged.add(name)
+    _log.info("handles are opened by the %s transport", name)
 
 
 def _sleep(delay: float, deadline: float) -> None:

@@ -127,18 +127,25 @@ def test_a_device_that_is_collected_open_is_closed_with_all_it_serves() -> None:
 def test_an_import_that_cannot_be_entered_leaves_nothing(
     device: ze_ipc.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(ptr: int, size: int) -> None:
+    def fail(*_: object) -> None:
         raise MemoryError
 
     with one_page(device) as reservation, device.get_ipc_handle(reservation.ptr, PAGE) as handle:
         rows, objects = len(device._table), device._backend.live_objects  # type: ignore[attr-defined]
         with monkeypatch.context() as patched:
-            patched.setattr(device._table, "add_import", fail)
+            patched.setattr(device, "_add_import", fail)
             with pytest.raises(MemoryError):
                 device.open_ipc_handle(handle)
         assert (len(device._table), device._backend.live_objects) == (rows, objects)  # type: ignore[attr-defined]
         with device.open_ipc_handle(handle) as view:
-            assert view.size == PAGE
+            # Whoever looks first enters it; that may fail, too, and the next one tries again.
+            with monkeypatch.context() as patched:
+                patched.setattr(device._rows, "add_import", fail)
+                with pytest.raises(MemoryError):
+                    device.address_range(view.ptr)
+            assert len(device._rows) == rows
+            assert device.address_range(view.ptr) == (view.ptr, PAGE)
+        assert (len(device._table), device._backend.live_objects) == (rows, objects)  # type: ignore[attr-defined]
 
 
 def test_fork_is_refused_at_once(device: ze_ipc.Device) -> None:

@@ -74,12 +74,16 @@ def test_an_undisturbed_run_is_clean_and_seen(running: Campaign) -> None:
 
 
 def test_the_call_of_the_plan_fails_and_no_other(running: Campaign) -> None:
-    scene = {"side": "importer", "transport": "broker", "objects": 3}
     call = {"thread": 0, "number": native.DEVICE_CALL, "detail": prime_import(), "inside": 0}
     plan = {"call": call, "occurrence": 1, "action": native.FAIL, "error": errno.ENOSPC}
-    verdict = running.workers[0].ask({"scene": scene, "plan": plan})
-    assert verdict["fired"]
-    assert verdict["wrong"] == []
+    verdicts = {}
+    for objects in (3, 100):
+        scene = {"side": "importer", "transport": "broker", "objects": objects}
+        verdict = verdicts[objects] = running.workers[0].ask({"scene": scene, "plan": plan})
+        assert verdict["fired"]
+        assert verdict["wrong"] == []
+    # A few objects are tried in one step and then step by step: it must fail twice.
+    assert verdicts[3]["steps"][0] == "open: ok"
     assert "object_index=1" in verdict["steps"][0]
     assert "ENOSPC" in verdict["steps"][0]
     assert verdict["steps"][1] == "open: ok"

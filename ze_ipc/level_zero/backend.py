@@ -8,7 +8,15 @@ from array import array
 from typing import Any, Literal
 
 from ze_ipc._ze import ffi, lib
-from ze_ipc.backend import CpuMapping, DeviceInfo, IpcPath, OpenTimings, Placement, UsmKind
+from ze_ipc.backend import (
+    CpuMapping,
+    DeviceInfo,
+    FewExtents,
+    IpcPath,
+    OpenTimings,
+    Placement,
+    UsmKind,
+)
 from ze_ipc.desk import DeskRules
 from ze_ipc.errors import InvalidArgument, InvalidSize, UnsupportedAlignment, ZeIpcError
 from ze_ipc.level_zero import stream
@@ -20,6 +28,7 @@ from ze_ipc.level_zero.mappings import AddressSpace
 from ze_ipc.level_zero.native import NativeRanges
 from ze_ipc.level_zero.objects import Objects, page_size
 from ze_ipc.level_zero.table import Table
+from ze_ipc.xe.ask import ask_broker
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
 
 _VA_BITS = 47
@@ -105,6 +114,16 @@ class LevelZeroBackend:
         return self._objects.live
 
     # ---- addresses and mappings
+
+    def describe_few(
+        self,
+        starts: array[int],
+        ends: array[int],
+        objects: array[int],
+        offsets: array[int],
+        access: array[int],
+    ) -> None:
+        """Always step by step."""
 
     def reserve(self, size: int, address: int | None, alignment: int, phase: int) -> int:
         """GPU addresses: exactly there, or anywhere with ``address % alignment == phase``."""
@@ -200,6 +219,12 @@ class LevelZeroBackend:
         """Fill a buffer from what send_bytes() sends: 0 or -errno."""
         return receive_bytes(socket, into, message, deadline)
 
+    def ask_broker(
+        self, directory: str, name: str, request: bytes, objects: bool, deadline: float
+    ) -> tuple[int, int, bytes, array[int], bool] | int:
+        """Connect to a broker, ask, and receive the first message of the answer."""
+        return ask_broker(directory, name, request, objects, deadline)
+
     @property
     def reply_room(self) -> int:
         """How many descriptors could come with a broker's answer now."""
@@ -214,6 +239,11 @@ class LevelZeroBackend:
     def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
         """Import what came with an answer; the descriptors are closed in any case."""
         return stream.import_fds(self._context, fds, sizes)
+
+    def open_extents(
+        self, few: FewExtents, base: int, deadline: float, timings: OpenTimings
+    ) -> None:
+        """Always step by step."""
 
     def open_desk(self, epoll: int, rules: DeskRules) -> None:
         """There is none: every peer is answered by Python."""

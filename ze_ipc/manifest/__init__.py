@@ -1,15 +1,17 @@
 """The description of an exported range: what it is, how it is built, and how it travels."""
 
 from ze_ipc.manifest.build import build, merge
-from ze_ipc.manifest.codec import digest, encode, parse
+from ze_ipc.manifest.codec import HEADER_SIZE, Glance, digest, encode, parse, seal
 from ze_ipc.manifest.continuation import Tail, continuation
 from ze_ipc.manifest.exposure import Exposure, exposure
 from ze_ipc.manifest.model import VA_PHASE_SIZE, Manifest
 from ze_ipc.manifest.widen import widen
 
 __all__ = [
+    "HEADER_SIZE",
     "VA_PHASE_SIZE",
     "Exposure",
+    "Glance",
     "Manifest",
     "Tail",
     "build",
@@ -19,5 +21,6 @@ __all__ = [
     "exposure",
     "merge",
     "parse",
+    "seal",
     "widen",
 ]

@@ -77,6 +77,35 @@ def encode(manifest: Manifest) -> bytes:
     return b"".join((header, hashed.digest(), *columns))
 
 
+def seal(
+    columns: bytes,
+    objects: int,
+    extents: int,
+    *,
+    page_size: int,
+    window_offset: int,
+    window_size: int,
+    va_phase: int,
+    device_uuid: bytes,
+    lineage: bytes,
+) -> bytes:
+    """The bytes of a manifest whose columns are at hand as they travel."""
+    header = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        HEADER_SIZE,
+        objects,
+        extents,
+        page_size,
+        window_offset,
+        window_size,
+        va_phase,
+        device_uuid,
+        lineage,
+    )
+    return header + sha256(header + columns).digest() + columns
+
+
 def parse(data: bytes | bytearray | memoryview) -> Manifest:
     """The manifest of foreign bytes, or InvalidHandle that says what is wrong.
 
@@ -92,27 +121,46 @@ def parse(data: bytes | bytearray | memoryview) -> Manifest:
     return manifest
 
 
+class Glance:
+    """A manifest of which only the header was looked at, and the digest: its columns may be wrong
+    in every way that parse() knows.
+    """
+
+    __slots__ = (
+        "covered_size",
+        "device_uuid",
+        "digest",
+        "extent_count",
+        "object_count",
+        "page_size",
+        "raw",
+        "va_phase",
+        "window_offset",
+        "window_size",
+    )
+
+    def __init__(self, raw: bytes) -> None:
+        """Raises what parse() raises of a header."""
+        header = _decode_header(raw)
+        (_, _, _, self.object_count, self.extent_count, *numbers, self.device_uuid, _) = header
+        self.page_size, self.window_offset, self.window_size, self.va_phase = numbers
+        self.digest = raw[_HEADER.size : HEADER_SIZE]
+        _check_header(self)
+        end = self.window_offset + self.window_size
+        self.covered_size = -(-end // self.page_size) * self.page_size
+        self.raw = raw
+
+
 def digest(data: bytes | bytearray | memoryview) -> bytes:
     """The digest that stands in encoded bytes; equal for equal manifests only."""
     return bytes(memoryview(data)[_HEADER.size : HEADER_SIZE])
 
 
-def _decode(view: bytes) -> Manifest:
+def _decode_header(view: bytes) -> tuple[Any, ...]:
     if len(view) < HEADER_SIZE:
         raise _invalid("shorter than its header", length=len(view))
-    (
-        magic,
-        version,
-        header_size,
-        objects,
-        extents,
-        page_size,
-        offset,
-        size,
-        phase,
-        uuid,
-        lineage,
-    ) = _HEADER.unpack_from(view)
+    header = _HEADER.unpack_from(view)
+    magic, version, header_size, objects, extents = header[:5]
     if magic != MAGIC:
         raise _invalid("not a manifest", magic=magic)
     if version != VERSION or header_size != HEADER_SIZE:
@@ -126,6 +174,13 @@ def _decode(view: bytes) -> Manifest:
     hashed.update(memoryview(view)[HEADER_SIZE:])
     if hashed.digest() != view[_HEADER.size : HEADER_SIZE]:
         raise _invalid("its digest does not match")
+    return header
+
+
+def _decode(view: bytes) -> Manifest:
+    (_, _, _, objects, extents, page_size, offset, size, phase, uuid, lineage) = _decode_header(
+        view
+    )
     ends = HEADER_SIZE + 8 * objects, 8 * extents, 8 * extents, 4 * extents, extents
     at, a, b, c, d = accumulate(ends)
     columns = (
@@ -140,7 +195,7 @@ def _decode(view: bytes) -> Manifest:
     return Manifest(uuid, page_size, offset, size, phase, *columns, array("B", view[c:d]), lineage)
 
 
-def _check_header(manifest: Manifest) -> None:
+def _check_header(manifest: Manifest | Glance) -> None:
     page = manifest.page_size
     if page & (page - 1) or not KERNEL_PAGE_SIZE <= page <= VA_PHASE_SIZE:
         raise _invalid("page size is not a power of two from 4 KiB to 2 MiB", page_size=page)

@@ -9,7 +9,7 @@ from array import array
 from typing import Literal
 
 from ze_ipc._xe import lib
-from ze_ipc.backend import DeviceInfo, IpcPath, OpenTimings, Placement, UsmKind
+from ze_ipc.backend import DeviceInfo, FewExtents, IpcPath, OpenTimings, Placement, UsmKind
 from ze_ipc.desk import DeskRules
 from ze_ipc.errors import (
     InvalidArgument,
@@ -18,14 +18,17 @@ from ze_ipc.errors import (
     UnsupportedFeature,
     ZeIpcError,
 )
+from ze_ipc.xe.ask import ask_broker
 from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
 from ze_ipc.xe.copy import CopyEngine, commands_of
 from ze_ipc.xe.cpu import NotCpuVisible, XeCpuMapping, cpu_copy, cpu_map
+from ze_ipc.xe.describe import describe
 from ze_ipc.xe.desk import XeDesk
 from ze_ipc.xe.device import Device
 from ze_ipc.xe.names import device_name
 from ze_ipc.xe.objects import Objects
+from ze_ipc.xe.open_extents import open_extents
 from ze_ipc.xe.pat import pat_of, platform
 from ze_ipc.xe.query import Facts
 from ze_ipc.xe.reply import export_fds, import_fds, send_reply
@@ -110,6 +113,17 @@ class XeBackend:
     def object_sizes(self, objects: array[int]) -> array[int]:
         """The size of every object, in bytes; objects must be held."""
         return self._objects.sizes(objects)
+
+    def describe_few(
+        self,
+        starts: array[int],
+        ends: array[int],
+        objects: array[int],
+        offsets: array[int],
+        access: array[int],
+    ) -> tuple[bytes, array[int], int] | None:
+        """The columns of a manifest, and its objects held."""
+        return describe(self._device, starts, ends, objects, offsets, access)
 
     @property
     def live_objects(self) -> int:
@@ -225,6 +239,12 @@ class XeBackend:
         """Fill a buffer from what send_bytes() sends: 0 or -errno."""
         return receive_bytes(socket, into, message, deadline)
 
+    def ask_broker(
+        self, directory: str, name: str, request: bytes, objects: bool, deadline: float
+    ) -> tuple[int, int, bytes, array[int], bool] | int:
+        """Connect to a broker, ask, and receive the first message of the answer."""
+        return ask_broker(directory, name, request, objects, deadline)
+
     @property
     def reply_room(self) -> int:
         """How many descriptors could come with a broker's answer now."""
@@ -239,6 +259,12 @@ class XeBackend:
     def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
         """Import what came with an answer; the descriptors are closed in any case."""
         return import_fds(self._device, fds, sizes)
+
+    def open_extents(
+        self, few: FewExtents, base: int, deadline: float, timings: OpenTimings
+    ) -> tuple[array[int], bool] | None:
+        """Import and map a few objects in one C call."""
+        return open_extents(self._space, few, base, deadline, timings)
 
     def open_desk(self, epoll: int, rules: DeskRules) -> XeDesk:
         """A desk that answers for objects of this device."""

@@ -76,7 +76,7 @@ class AddressSpace:
         except BaseException:
             # A signal handler raised in the middle.
             with contextlib.suppress(ZeIpcError):
-                self._undo(address, at + size)
+                self.undo(address, at + size)
             raise
 
     def _next_step(self, passed: int) -> int:
@@ -101,7 +101,7 @@ class AddressSpace:
                 # Too many mappings for one job of the kernel.
                 step = max(_SPLIT, length // 2 // _SPLIT * _SPLIT)
             else:
-                raise self._error(rc, address=address, size=length)
+                raise self.error(rc, address=address, size=length)
 
     def destroy(self) -> None:
         """Unmap everything and end the VM."""
@@ -122,14 +122,14 @@ class AddressSpace:
         index = None
         if -rc not in _NOT_AN_EXTENT and end == at:
             index, end, rc = self._locate(bind, sizes, (done, count, at), rc, deadline)
-        error = self._error(rc, object_index=index)
+        error = self.error(rc, object_index=index)
         try:
-            self._undo(address, end)
+            self.undo(address, end)
         except ZeIpcError as left:
             raise error from left
         raise error
 
-    def _undo(self, address: int, end: int) -> None:
+    def undo(self, address: int, end: int) -> None:
         """Unmap what a failed map() has bound; what cannot be is remembered as stuck."""
         if end == address:
             return
@@ -196,7 +196,8 @@ class AddressSpace:
                 lib.xe_fence_destroy(pointer, fence)
         return rc, bool(submitted[0])
 
-    def _error(self, rc: int, **values: Any) -> ZeIpcError:
+    def error(self, rc: int, **values: Any) -> ZeIpcError:
+        """What a refused bind is raised as (not raised)."""
         if rc == -errno.ENOENT:
             # Our handles are counted, so it is the VM that is gone.
             return DeviceLost("the address space was banned", call=CALL, **values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
 
 from ze_ipc.errors import InvalidArgument, OutOfDeviceMemory
 
@@ -24,6 +25,8 @@ class VaHeap:
         self._holes: list[int] = []
         self._ends: dict[int, int] = {}
         self._classes: list[list[int]] = [[] for _ in range(65)]
+        self._filled = 0
+        """A bit for every class that has a hole."""
         self._taken: dict[int, int] = {}
         self._add(start, end)
 
@@ -76,11 +79,13 @@ class VaHeap:
 
     def _find(self, size: int, alignment: int, phase: int) -> int | None:
         sure = (size + alignment - 2).bit_length() + 1
-        heads = [row[0] for row in self._classes[sure:] if row]
+        heads = [self._classes[number][0] for number in _bits(self._filled >> sure, sure)]
         candidates = [_aligned(min(heads), alignment, phase)] if heads else []
         # Smaller holes may hold it too. A few are tried, so that what was just given back is taken
         # again; all of them when nothing else is left.
-        for row in self._classes[size.bit_length() : sure]:
+        low = size.bit_length()
+        for number in _bits((self._filled & ((1 << sure) - 1)) >> low, low):
+            row = self._classes[number]
             for hole in row[:8] if heads else row:
                 address = _aligned(hole, alignment, phase)
                 if address + size <= self._ends[hole]:
@@ -101,12 +106,25 @@ class VaHeap:
     def _add(self, start: int, end: int) -> None:
         insort(self._holes, start)
         self._ends[start] = end
-        insort(self._classes[(end - start).bit_length()], start)
+        number = (end - start).bit_length()
+        insort(self._classes[number], start)
+        self._filled |= 1 << number
 
     def _remove(self, start: int) -> None:
         del self._holes[bisect_left(self._holes, start)]
-        row = self._classes[(self._ends.pop(start) - start).bit_length()]
+        number = (self._ends.pop(start) - start).bit_length()
+        row = self._classes[number]
         del row[bisect_left(row, start)]
+        if not row:
+            self._filled &= ~(1 << number)
+
+
+def _bits(mask: int, first: int) -> Iterator[int]:
+    """The numbers of the bits that are set, counted from ``first``."""
+    while mask:
+        low = mask & -mask
+        yield first + low.bit_length() - 1
+        mask ^= low
 
 
 def _aligned(address: int, alignment: int, phase: int) -> int:

@@ -1,0 +1,145 @@
+#include "ask.h"
+#include "fds.h"
+#include "object_reply.h"
+#include "object_stream.h"
+#include "slice.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { ROOM_AT = 6 };
+
+union control {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(ASK_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+};
+
+/* An O_PATH descriptor of a directory in which only we, or root, can make sockets. */
+static int open_ours(const char *path)
+{
+    struct stat status;
+    int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &status) == 0 && (status.st_uid == 0 || status.st_uid == geteuid()) &&
+        !(status.st_mode & (S_IWGRP | S_IWOTH)))
+        return fd;
+    close(fd);
+    return -EXDEV;
+}
+
+static int dial(const char *directory, const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd, parent = open_ours(directory);
+    int length, rc = 0;
+
+    if (parent < 0)
+        return parent;
+    length = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", parent, name);
+    /* Without O_NONBLOCK an interrupted connect() cannot be told from a finished one. */
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        rc = -errno;
+    else if (length < 0 || (size_t)length >= sizeof(address.sun_path))
+        rc = -ENAMETOOLONG;
+    else if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+        rc = -errno;
+    close(parent);
+    if (rc < 0 && fd >= 0)
+        close(fd);
+    return rc < 0 ? rc : fd;
+}
+
+static void take_fds(struct ask *ask, struct msghdr *message)
+{
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
+        uint64_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+            continue;
+        /* The control buffer holds no more than ASK_FDS. */
+        memcpy(ask->fds + ask->count, CMSG_DATA(header), count * sizeof(int));
+        ask->count += (uint32_t)count;
+    }
+}
+
+/* 0, -EAGAIN or -errno. */
+static int receive(struct ask *ask)
+{
+    union control control;
+    struct iovec part = {.iov_base = ask->message, .iov_len = ask->room};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    uint16_t room;
+    ssize_t got;
+
+    memcpy(&room, ask->request + ROOM_AT, sizeof(room));
+    /* No room, no descriptors: the kernel drops what comes uninvited. */
+    if (room) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(le16toh(room) * sizeof(int));
+    }
+    got = recvmsg(ask->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0)
+        return -errno;
+    take_fds(ask, &message);
+    ask->lost = room && message.msg_flags & MSG_CTRUNC;
+    ask->length = (uint64_t)got;
+    return got ? 0 : -ECONNRESET;
+}
+
+static int converse(struct ask *ask)
+{
+    bool reset = false;
+
+    if (ask->socket < 0) {
+        uint16_t room = ask->objects ? htole16((uint16_t)object_reply_room()) : 0;
+
+        memcpy(ask->request + ROOM_AT, &room, sizeof(room));
+        ask->socket = dial(ask->directory, ask->name);
+        if (ask->socket < 0)
+            return ask->socket;
+    }
+    /* A broker that has closed may have said why before. */
+    if (!ask->asked && send(ask->socket, ask->request, ASK_REQUEST, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+        errno != EPIPE && errno != ECONNRESET)
+        return -errno;
+    ask->asked = 1;
+    for (;;) {
+        int rc = object_stream_wait(ask->socket, POLLIN, SLICE_NS, ask->deadline);
+
+        if (rc <= 0)
+            return rc ? rc : -EINTR;
+        rc = receive(ask);
+        if (rc == -ECONNRESET && ask->length == 0 && !reset)
+            /* Looked past once: what was sent before it is still there. */
+            reset = true;
+        else if (rc != -EAGAIN)
+            return rc;
+    }
+}
+
+int ask_broker(struct ask *ask)
+{
+    int rc = converse(ask);
+
+    if (rc == 0 || (rc == -EINTR && ask->socket >= 0))
+        return rc;
+    if (ask->socket >= 0)
+        close(ask->socket);
+    fds_close(ask->fds, ask->count);
+    ask->count = 0;
+    ask->socket = -1;
+    /* An interrupted connect() has connected to nobody. */
+    return rc == -EINTR ? -EAGAIN : rc;
+}
