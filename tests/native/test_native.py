@@ -150,10 +150,19 @@ def test_the_sanitizers_see(tmp_path: Path, body: str, sanitizer: str) -> None:
 @pytest.mark.parametrize("name", FUZZ_TARGETS)
 def test_inputs_of_fuzz_targets(name: str, asan_core: tuple[Path, list[Path]]) -> None:
     """The committed inputs of the fuzz targets in C, without a fuzzer."""
-    directory, core = asan_core
+    replay(name, *asan_core, ASAN)
+
+
+@pytest.mark.timeout(600)
+def test_inputs_of_the_desk_under_thread_sanitizer(tsan_core: tuple[Path, list[Path]]) -> None:
+    """It has threads of its own that send."""
+    replay("desk", *tsan_core, TSAN)
+
+
+def replay(name: str, directory: Path, core: list[Path], sanitizer: list[str]) -> None:
     program = directory / f"fuzz_{name}"
     sources = (FUZZ / f"fuzz_{name}.c", FUZZ / "replay.c")
-    command = [COMPILER, *FLAGS, *ASAN, f"-I{HERE}", *map(str, (*sources, *core))]
+    command = [COMPILER, *FLAGS, *sanitizer, f"-I{HERE}", *map(str, (*sources, *core))]
     subprocess.run([*command, "-o", str(program)], check=True, timeout=300)
     inputs = sorted(map(str, (FUZZ / "corpus" / name).iterdir()))
     assert inputs
