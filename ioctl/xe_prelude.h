@@ -11,3 +11,4 @@
 #include "fds.h"
 #include "xe_cpu.h"
 #include "xe_blit.h"
+#include "xe_trace.h"

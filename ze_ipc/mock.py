@@ -145,6 +145,12 @@ class MockDevice:
         """Let the ``nth`` call from now (1 is the next, or EVERY) fail before it does anything."""
         _check(lib.xe_mock_fault(self.index, _number(ioctl_name), nth, error, 0), "fail")
 
+    def fail_number(self, request: int, nth: int, error: int) -> None:
+        """fail() by the ioctl's number; one that the mock has not is InvalidArgument."""
+        if lib.xe_mock_ioctl_name(request & 0xFF) == ffi.NULL:
+            raise InvalidArgument("the mock has no such ioctl", ioctl=hex(request))
+        _check(lib.xe_mock_fault(self.index, request & 0xFF, nth, error, 0), "fail")
+
     def delay(self, ioctl_name: str, nth: int = 1, seconds: float = 0.1) -> None:
         """Let the ``nth`` call from now wait before it does anything."""
         microseconds = round(seconds * 1e6)

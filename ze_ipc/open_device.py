@@ -37,6 +37,15 @@ def open_device(backend: BackendName | None = None, device: Selector = 0) -> Dev
     chosen is visible in
     ``backend`` and ``is_mock`` of the result. Raises DeviceNotVisible when there is no such device.
     """
+    if path := os.environ.get("ZE_IPC_TRACE"):
+        from ze_ipc import trace
+
+        trace.start(path)
+        return trace.opened(_open(backend, device))
+    return _open(backend, device)
+
+
+def _open(backend: BackendName | None, device: Selector) -> Device:
     wanted = backend or os.environ.get("ZE_IPC_BACKEND") or "auto"
     if wanted == "auto":
         return Device(_first_that_opens(device))

@@ -42,6 +42,8 @@ VERBS = (
     Verb("inspect", "inspect", "say what a handle is and whether its exporter is alive"),
     Verb("ls", "ls", "list who exports ranges on this host and who has opened them"),
     Verb("map", "map", "draw a handle's range or a process's mappings, in the terminal or as SVG"),
+    Verb("trace", "trace", "run a command and record what it does, for a bug report"),
+    Verb("replay", "replay", "run a record again on the mock and name the first difference"),
     Verb("bench", "bench", "measure what sharing costs, beside plain C"),
     Verb("mock", "mock", "run a program with the mock as its GPU"),
 )

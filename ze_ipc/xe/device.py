@@ -12,6 +12,9 @@ from ze_ipc._xe import ffi, lib
 from ze_ipc.errors import AccessDenied, Closed, DeviceNotVisible, ForkedProcess, ZeIpcError
 from ze_ipc.xe.errors import kernel_error
 
+trace_fd: int | None = None
+"""Where devices that are opened from now on record their ioctls (``ze_ipc.trace``), or None."""
+
 
 class Device:
     """Owns a ``struct xe_device``; ``with device as pointer`` keeps it open for the block.
@@ -21,6 +24,8 @@ class Device:
 
     def __init__(self, ops: Any, path: str) -> None:
         error = ffi.new("int *")
+        if trace_fd is not None:
+            ops = lib.xe_trace_ops(ops, trace_fd)
         pointer = lib.xe_device_open(ops, path.encode(), error)
         if pointer == ffi.NULL:
             raise _open_error(-error[0], path)
