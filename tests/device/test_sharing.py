@@ -148,7 +148,7 @@ def test_another_device_maps_it_as_a_peer(device: ze_ipc.Device, peer: Peer) -> 
     reservation, data = make_range(device, [PAGE] * 5)
     with (
         reservation,
-        ze_ipc.open_device("mock", 1) as other,
+        ranges.second_device() as other,
         device.get_ipc_handle(reservation.ptr + 1, 4 * PAGE) as handle,
         other.open_ipc_handle(handle) as view,
     ):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import random
 import resource
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import ze_ipc
 from ze_ipc.peer_process import State
@@ -20,6 +20,10 @@ def pattern(size: int, seed: int) -> bytes:
 
 def limit_fds(state: State, number: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+
+
+def second_device() -> ze_ipc.Device:
+    return ze_ipc.open_device(cast(Any, os.environ.get("ZE_IPC_TEST_BACKEND", "mock")), 1)
 
 
 def open_device(

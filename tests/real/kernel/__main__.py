@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import igt, igt_on_mock
 from .agent import GuestError
-from .compare import recorded
+from .compare import checks_peer, recorded
 from .compare.common import Platform
 from .compare.diff import differences
 from .compare.random_run import RandomRun
@@ -26,9 +26,10 @@ from .harness import (
     prepare,
     profile,
     session,
+    session_of_peers,
 )
 from .packages import Unavailable
-from .product import NOT_HERE, checks, install, install_tests
+from .product import NOT_HERE, checks, install, install_tests, peer_check
 
 NOT_POSSIBLE = 77
 """The exit code when this machine cannot do it: what test runners take for "skipped"."""
@@ -152,6 +153,39 @@ def random(options: argparse.Namespace) -> int:
     return 1 if found or work.complaints else 0
 
 
+def peers(options: argparse.Namespace) -> int:
+    """Two GPUs, apart and behind one switch: scripts; and the product's test of one wheel."""
+    prepared = prepare(profile("bmg"), options.kernel)
+    both = profile("bmg"), profile("bmg-small")
+    watch = Stopwatch()
+    unknown = 0
+    for reach in (False, True):
+        platform = Platform("bmg", reach)
+        wanted = checks_peer.scripts(platform)
+        with KernelRun(prepared, *both, peers=reach) as work:
+            kernel = {script.name: lines for script, lines in work.run(wanted)}
+        mock = on_mock(mock_runner(), platform, wanted, **checks_peer.variables(platform))
+        found = differences("bmg", wanted, kernel, mock)
+        for difference in found:
+            print(difference)
+        unknown += sum(not one.reason for one in found) + len(work.complaints)
+        print("\n".join([*work.lines, *work.complaints]))
+        where = "behind one switch" if reach else "apart"
+        agreed = len(wanted) - len({one.script for one in found if not one.reason})
+        print(f"two GPUs {where}: {agreed} of {len(wanted)} scripts agree; {watch}", flush=True)
+        if options.argument == "record":
+            answers = {script: kernel[script.name] for script in wanted}
+            recorded.write(checks_peer.RECORDS[reach], prepared.versions, answers)
+    if options.argument and options.argument != "record":
+        with session_of_peers(prepared, *both) as guest:
+            install(guest, Path(options.argument))
+            install_tests(guest)
+            row = peer_check(guest)
+            print(f"{'ok' if row.passed else 'FAILED'} {row.title}: {row.text} ({watch})")
+            unknown += not row.passed
+    return 1 if unknown else 0
+
+
 def igt_tests(options: argparse.Namespace) -> int:
     """Runs IGT's selected subtests in the guest and on the mock; argument: a pattern, or record."""
     watch = Stopwatch()
@@ -187,6 +221,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "compare": compare,
     "compare-cached": compare_cached,
     "igt": igt_tests,
+    "peers": peers,
     "product": product,
     "random": random,
     "record": record,

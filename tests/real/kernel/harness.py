@@ -6,7 +6,10 @@ booted guest with all modules loaded, plugs the GPU and waits for its render nod
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
+import os
 import shutil
 import tempfile
 import time
@@ -19,13 +22,15 @@ from . import initramfs
 from .agent import GuestError
 from .gpu.profiles import PROFILES, Profile
 from .packages import Suite, Unavailable, cache_dir, locked
-from .qemu import Guest, Machine, restore, start
+from .qemu import Guest, Machine, device, restore, start, start_gpu
 
 MODULES = ("xe", "vgem")
 UNUSED_SECONDS = 24 * 3600
 """After so long a snapshot goes when another is made: other checkouts may use it."""
 FIRST_NODE = 129
 """vgem, loaded into the snapshot, has taken renderD128."""
+FIRST_OF_PEERS = 128
+"""What is there from the beginning comes before vgem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,39 @@ def session(prepared: Prepared, *profiles: Profile) -> Iterator[Guest]:
                     )
             yield guest
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def session_of_peers(prepared: Prepared, *profiles: Profile) -> Iterator[Guest]:
+    """Two GPUs behind one switch, which reach each other's memory: from the first instruction on.
+
+    Their memories have different sizes. Nodes begin at renderD128 here.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="zeipc-peers-"))
+    memories = []
+    gpus = []
+    try:
+        for profile in profiles:
+            memories.append(os.memfd_create(f"vram-{profile.name}", os.MFD_CLOEXEC))
+            os.ftruncate(memories[-1], profile.vram_size)
+        plugged = []
+        for slot, profile in enumerate(profiles):
+            gpus.append(start_gpu(folder, profile, slot, (memories[slot], memories[1 - slot])))
+            plugged += ["-device", json.dumps(device(folder, slot))]
+        machine = dataclasses.replace(prepared.machine, peers=True)
+        with start(machine, folder, *plugged, seconds=60, gpus=gpus) as guest:
+            guest.agent.wait_ready(300)
+            for slot in range(len(profiles)):
+                if not guest.agent.wait_for(f"/dev/dri/renderD{FIRST_OF_PEERS + slot}", 60):
+                    raise GuestError(f"GPU {slot} did not bind: {guest.console()[-3000:]}")
+            yield guest
+    finally:
+        for gpu in gpus:
+            gpu.kill()
+            gpu.wait()
+        for fd in memories:
+            os.close(fd)
         shutil.rmtree(folder, ignore_errors=True)
 
 

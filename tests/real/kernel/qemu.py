@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +32,8 @@ ROOT_PORTS = [
     "-device", f"pcie-root-port,id=slot0,slot=1,chassis=1,{PORT}",
     "-device", f"pcie-root-port,id=slot1,slot=2,chassis=2,{PORT}",
 ]  # fmt: skip
-WINDOWS = " pci=realloc,hpmmiosize=32M,hpmmioprefsize=512M"
-"""A switch's ports have no reserve of their own: the guest's kernel makes room behind them."""
 SWITCH = [
-    "-device", "pcie-root-port,id=up,slot=1,chassis=1,mem-reserve=128M,pref64-reserve=2G",
+    "-device", "pcie-root-port,id=up,slot=1,chassis=1",
     "-device", "x3130-upstream,id=switch,bus=up",
     "-device", "xio3130-downstream,id=slot0,bus=switch,chassis=2,slot=0",
     "-device", "xio3130-downstream,id=slot1,bus=switch,chassis=2,slot=1",
@@ -50,7 +48,8 @@ class Machine:
     kernel: Path
     initramfs: Path
     peers: bool = False
-    """Whether the slots are ports of one switch, so that their devices reach each other."""
+    """Whether the slots are ports of one switch, so that their devices reach each other. Such ports
+    have no room for what is plugged later: plug before the start."""
 
     def command(self, work: Path) -> list[str]:
         root = self.qemu_root
@@ -67,7 +66,7 @@ class Machine:
             "-kernel", str(self.kernel), "-initrd", str(self.initramfs),
             "-append", "console=ttyS0 loglevel=6 panic=-1 mitigations=off random.trust_cpu=on "
             "nokaslr no_timer_check audit=0 cryptomgr.notests "
-            "printk.devkmsg=on log_buf_len=4M" + (WINDOWS if self.peers else ""),
+            "printk.devkmsg=on log_buf_len=4M",
             "-chardev", f"file,id=console,path={work}/console", "-serial", "chardev:console",
             "-device", "virtio-serial-pci,id=vser",
             "-chardev", f"socket,id=agent,path={work}/agent,server=on,wait=off",
@@ -127,13 +126,44 @@ class Monitor:
         self._sock.close()
 
 
+def start_gpu(
+    work: Path, profile: Profile, slot: int, fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """An emulated GPU that listens; `fds`: its device memory and another GPU's."""
+    path = work / f"gpu{slot}"
+    path.unlink(missing_ok=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, "-m", "kernel.gpu", profile.name, str(path), *map(str, fds)]
+    with (work / f"gpu{slot}.log").open("wb") as log:
+        gpu = subprocess.Popen(command, stdout=log, stderr=log, env=environment, pass_fds=fds)
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        if gpu.poll() is not None or time.monotonic() > deadline:
+            gpu.kill()
+            gpu.wait()
+            raise GuestError(f"no emulated GPU: {(work / f'gpu{slot}.log').read_text()}")
+        time.sleep(0.02)
+    return gpu
+
+
+def device(work: Path, slot: int) -> dict[str, Any]:
+    """QEMU's description of the emulated GPU in a slot."""
+    socket_path = {"type": "unix", "path": str(work / f"gpu{slot}")}
+    return {
+        "driver": "vfio-user-pci", "id": f"gpu{slot}", "bus": f"slot{slot}", "socket": socket_path,
+    }  # fmt: skip
+
+
 class Guest:
     """A running guest; use `start` or `restore`, which see to its end."""
 
-    def __init__(self, work: Path, process: subprocess.Popen[bytes], deadline: float) -> None:
+    def __init__(
+        self, work: Path, process: subprocess.Popen[bytes], deadline: float,
+        gpus: Sequence[subprocess.Popen[bytes]] = (),
+    ) -> None:  # fmt: skip
         self.work = work
         self._process = process
-        self._gpus: list[subprocess.Popen[bytes]] = []
+        self._gpus = list(gpus)
         self.monitor = Monitor(work / "qmp", deadline)
         self.agent = Agent(work / "agent", deadline)
 
@@ -142,23 +172,8 @@ class Guest:
 
     def plug(self, profile: Profile, slot: int = 0) -> None:
         """Starts an emulated GPU and hot-plugs it; returns at once."""
-        path = self.work / f"gpu{slot}"
-        path.unlink(missing_ok=True)
-        log = (self.work / f"gpu{slot}.log").open("wb")
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-        command = [sys.executable, "-m", "kernel.gpu", profile.name, str(path)]
-        gpu = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        log.close()
-        self._gpus.append(gpu)
-        deadline = time.monotonic() + 30
-        while not path.exists():
-            if gpu.poll() is not None or time.monotonic() > deadline:
-                raise GuestError(f"no emulated GPU: {self.gpu_log(slot)}")
-            time.sleep(0.02)
-        self.monitor.ask(
-            "device_add", driver="vfio-user-pci", id=f"gpu{slot}", bus=f"slot{slot}",
-            socket={"type": "unix", "path": str(path)},
-        )  # fmt: skip
+        self._gpus.append(start_gpu(self.work, profile, slot))
+        self.monitor.ask("device_add", **device(self.work, slot))
 
     def gpu_log(self, slot: int = 0) -> str:
         return (self.work / f"gpu{slot}.log").read_text(errors="replace")
@@ -190,8 +205,14 @@ class Guest:
 
 
 @contextmanager
-def start(machine: Machine, work: Path, *extra: str, seconds: float = 30) -> Iterator[Guest]:
-    """A guest from its first instruction on (or from `-incoming` in `extra`)."""
+def start(
+    machine: Machine, work: Path, *extra: str, seconds: float = 30,
+    gpus: Sequence[subprocess.Popen[bytes]] = (),
+) -> Iterator[Guest]:  # fmt: skip
+    """A guest from its first instruction on (or from `-incoming` in `extra`).
+
+    `gpus` are emulated GPUs that `extra` plugs; they end with the guest.
+    """
     work.mkdir(parents=True, exist_ok=True)
     for name in ("qmp", "agent", "console"):
         (work / name).unlink(missing_ok=True)
@@ -201,14 +222,15 @@ def start(machine: Machine, work: Path, *extra: str, seconds: float = 30) -> Ite
         )
     guest = None
     try:
-        guest = Guest(work, process, time.monotonic() + seconds)
+        guest = Guest(work, process, time.monotonic() + seconds, gpus)
         yield guest
     finally:
         if guest is not None:
             guest.close()
-        elif process.poll() is None:
-            process.kill()
-            process.wait()
+        else:
+            for one in (process, *gpus):
+                one.kill()
+                one.wait()
 
 
 @contextmanager

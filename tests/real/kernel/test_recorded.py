@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from real.kernel.compare import checks_peer
 from real.kernel.compare.common import Platform
 from real.kernel.compare.diff import differences
 from real.kernel.compare.recorded import Recorded
@@ -38,6 +39,17 @@ def test_the_mock_answers_as_the_driver(runner: Path, device: str) -> None:
     assert len(wanted) > 4000
     found = differences(device, wanted, kernel, on_mock(runner, Platform(device), wanted))
     assert [str(row) for row in found if not row.reason] == []
+
+
+@pytest.mark.parametrize("reach", [False, True])
+def test_two_mocks_are_to_each_other_as_two_devices(runner: Path, reach: bool) -> None:
+    platform = Platform("bmg", reach)
+    record = Recorded(checks_peer.RECORDS[reach])
+    wanted = checks_peer.scripts(platform)
+    kernel = {script.name: record.get(script) or [] for script in wanted}
+    assert all(kernel.values())
+    mock = on_mock(runner, platform, wanted, **checks_peer.variables(platform))
+    assert [str(row) for row in differences("bmg", wanted, kernel, mock) if not row.reason] == []
 
 
 @pytest.mark.parametrize(

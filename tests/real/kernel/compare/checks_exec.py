@@ -33,10 +33,11 @@ class Gpu:
     """A space with a batch object at BATCH, a data object at DATA, both CPU-mapped, and a queue."""
 
     def __init__(
-        self, script: Script, placement: int = SYSTEM, engine_class: int = 1, flags: int = 0
-    ) -> None:
+        self, script: Script, placement: int = SYSTEM, engine_class: int = 1, flags: int = 0,
+        node: int = 0,
+    ) -> None:  # fmt: skip
         self.script = script
-        self.fd = script.open()
+        self.fd = script.open(node)
         self.vm = vm(script, self.fd, flags)
         self.fence = Fence(script)
         self.batch_object = gem(script, self.fd, 0x10000)

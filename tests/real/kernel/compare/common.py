@@ -23,8 +23,10 @@ OP_MAP, OP_UNMAP, OP_USERPTR, OP_UNMAP_ALL, OP_PREFETCH = range(5)
 class Platform:
     """What the scripts must know of the device."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, peers: bool = True) -> None:
         self.name = name
+        self.peers = peers
+        """Where there are two devices: whether they reach each other's memory."""
         self.has_vram = name == "bmg"
 
     @property

@@ -14,7 +14,15 @@ from pathlib import Path
 from ..agent import GuestError
 from ..compiler import compile_static, compiled
 from ..gpu.profiles import Profile
-from ..harness import FIRST_NODE, REFERENCE, Prepared, driver_lines, session
+from ..harness import (
+    FIRST_NODE,
+    FIRST_OF_PEERS,
+    REFERENCE,
+    Prepared,
+    driver_lines,
+    session,
+    session_of_peers,
+)
 from ..initramfs import GUEST
 from ..packages import cache_dir
 from ..qemu import Guest
@@ -79,9 +87,11 @@ class KernelRun:
     warnings: a driver that warned is not a judge any more.
     """
 
-    def __init__(self, prepared: Prepared, *profiles: Profile) -> None:
+    def __init__(self, prepared: Prepared, *profiles: Profile, peers: bool = False) -> None:
         self._prepared = prepared
         self._profiles = profiles
+        self._session_of = session_of_peers if peers else session
+        self._node = FIRST_OF_PEERS if peers else FIRST_NODE
         self._runner = compile_static(GUEST / "runner.c").read_bytes()
         self._session = ExitStack()
         self._guest: Guest | None = None
@@ -115,7 +125,7 @@ class KernelRun:
             most = "\n".join(self.complaints[:MOST_GUESTS])
             raise GuestError(f"{MOST_GUESTS} guests broke; {left} scripts have not run\n{most}")
         self.guests += 1
-        guest = self._session.enter_context(session(self._prepared, *self._profiles))
+        guest = self._session.enter_context(self._session_of(self._prepared, *self._profiles))
         guest.agent.put("/bin/runner", self._runner)
         self.lines = driver_lines(guest)
         guest.agent.run(["/bin/dmesg", "-c"])  # what it said so far is no complaint about a script
@@ -130,7 +140,7 @@ class KernelRun:
         text = "".join(str(script) for script in batch).encode()
         output, complaints = b"", []
         try:
-            done = guest.agent.run(["/bin/runner", str(FIRST_NODE)], text, BATCH_SECONDS)
+            done = guest.agent.run(["/bin/runner", str(self._node)], text, BATCH_SECONDS)
             output = done.output
             log = guest.agent.run(["/bin/dmesg", "-c"], seconds=30).output.decode(errors="replace")
             complaints = list(_complaints(log))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 from pathlib import Path
@@ -42,9 +43,10 @@ POLL_SECONDS = 0.002
 class Gpu:
     """One emulated GPU; `serve` answers one client until it goes away."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, vram: int = -1, peer: int = -1) -> None:
         self.profile = profile
-        self.memory = Memory(profile.vram_size)
+        self.memory = Memory(profile.vram_size, vram)
+        self._peer = peer
         self.ggtt = GlobalTable(self.memory)
         self.config = ConfigSpace(profile.device_id, profile.revision, profile.vram_size > 0)
         self.gucs = [
@@ -107,6 +109,11 @@ class Gpu:
     def dma_map(self, address: int, size: int, fd: int, offset: int, writable: bool) -> None:
         self.memory.guest.add(address, size, fd, offset)
 
+    def dma_map_device(self, address: int, size: int) -> None:
+        """Memory of some device at this address: our own, which nobody needs, or the peer's."""
+        if self._peer >= 0 and size == os.fstat(self._peer).st_size != self.profile.vram_size:
+            self.memory.guest.add(address, size, self._peer, 0)
+
     def dma_unmap(self, address: int, size: int) -> None:
         self.memory.guest.remove(address, size)
 
@@ -147,7 +154,7 @@ class Gpu:
         return f"{self.profile.name}: {jobs} batches executed"
 
 
-def serve_once(profile: Profile, path: Path) -> None:
+def serve_once(profile: Profile, path: Path, vram: int = -1, peer: int = -1) -> None:
     """Serves one client and returns; when `path` exists, it can be connected to."""
     path.unlink(missing_ok=True)
     hidden = path.with_name(f".{path.name}")
@@ -157,7 +164,7 @@ def serve_once(profile: Profile, path: Path) -> None:
         listener.listen(1)
         hidden.rename(path)
         connection, _ = listener.accept()
-    gpu = Gpu(profile)
+    gpu = Gpu(profile, vram, peer)
     try:
         gpu.serve(connection)
     except Fault as fault:

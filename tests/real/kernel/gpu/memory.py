@@ -69,13 +69,14 @@ class GuestMemory:
 class Memory:
     """Guest memory and VRAM together, addressed as a page-table leaf does."""
 
-    def __init__(self, vram_size: int) -> None:
+    def __init__(self, vram_size: int, vram_fd: int = -1) -> None:
         self.guest = GuestMemory()
-        self.vram_fd = -1
+        self.vram_fd = vram_fd
         self._vram: mmap.mmap | None = None
-        if vram_size:
+        if vram_size and vram_fd < 0:
             self.vram_fd = os.memfd_create("vram", os.MFD_CLOEXEC)
             os.ftruncate(self.vram_fd, vram_size)
+        if vram_size:
             self._vram = mmap.mmap(self.vram_fd, vram_size)
 
     @property

@@ -77,6 +77,8 @@ PROFILES = {
     profile.name: profile
     for profile in (
         Profile("bmg", 0xE20B, 0, gmd_id(20, 1), gmd_id(13, 1), 256 * MIB),
+        # With another size the two memories can be told apart where QEMU says where they are.
+        Profile("bmg-small", 0xE20B, 0, gmd_id(20, 1), gmd_id(13, 1), 128 * MIB),
         Profile("ptl", 0xB080, 0, gmd_id(30, 0), gmd_id(30, 0), 0),
         Profile("lnl", 0x64A0, 4, gmd_id(20, 4, 4), gmd_id(20, 0, 4), 0, needs_sriov_patch=True),
     )

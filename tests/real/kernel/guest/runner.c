@@ -53,6 +53,7 @@ static int node_open(unsigned node, unsigned base)
 #ifdef RUNNER_MOCK
     (void)base;
     ops = xe_mock_ops();
+    xe_mock_set_peer(0, 1, !getenv("RUNNER_APART"));
     snprintf(path, sizeof(path), "mock:%u", node);
     return ops->open(path, O_RDWR | O_CLOEXEC);
 #else
