@@ -24,8 +24,9 @@ SETTLE_SECONDS = 3.0
 MEMORY_MARKS = ("/dmabuf", "/memfd:", "/ze-ipc-mock-", "/dev/dri/")
 """Parts of the names that mappings of device memory have in /proc/self/maps."""
 
-PROCESS_WIDE_FD = re.compile(r"/ze-ipc-mock-\d+/[^/]+(/\.?lock)?$")
-"""The mock's one descriptor a process at rest: its own directory or the lock in it."""
+PROCESS_WIDE_FD = re.compile(r"/ze-ipc-mock-\d+/[^/]+(/\.?lock)?$|/libffi[\w.-]*\.so[\d.]*$")
+"""The mock's one descriptor a process at rest: its own directory or the lock in it. And libffi's,
+which keeps its file open to map trampolines from it: since ctypes was imported."""
 
 
 @dataclass(frozen=True)

@@ -149,3 +149,10 @@ def test_tests_without_a_leak_are_green(outcomes: dict[str, ET.Element]) -> None
 
 def test_a_failed_test_is_reported_once(outcomes: dict[str, ET.Element]) -> None:
     assert [tag for tag, _ in _texts(outcomes, "test_failed_already")] == ["failure"]
+
+
+def test_only_the_library_s_own_descriptor_is_nobody_s() -> None:
+    assert leaks.PROCESS_WIDE_FD.search("/usr/lib/x86_64-linux-gnu/libffi.so.8.5.0")
+    assert leaks.PROCESS_WIDE_FD.search("/site-packages/cffi.libs/libffi-a1b2c3d4.so.8.1.2")
+    assert not leaks.PROCESS_WIDE_FD.search("/tmp/libffi.so.8/data")
+    assert not leaks.PROCESS_WIDE_FD.search("/usr/lib/libcuda.so.1")
