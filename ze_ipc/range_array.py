@@ -124,6 +124,7 @@ class RangeArray(BufferBase):
     def __init__(self, source: ArraySource, layout: ArrayLayout) -> None:
         self._source = source
         self._layout = layout
+        self._lease: dlpack.GpuLease | None = None
 
     @property
     def dtype(self) -> str:
@@ -219,11 +220,15 @@ class RangeArray(BufferBase):
             raise AttributeError(f"__sycl_usm_array_interface__ has no {kind.name}")
         if any(step % kind.size for step in self.strides):
             raise AttributeError("strides of SYCL's arrays count elements")
+        rows = _strides("", kind, self.shape, None)
+        steps = tuple(step // kind.size for step in self.strides)
+        # Whoever takes the addresses keeps this array, and so the range's mapping.
+        self._lease = self._source._gpu_lease()
         return {
             # True means read-only, as in NumPy's interface; MemoryUSM* of dpctl say the contrary.
             "data": (self.ptr, self._source.read_only),
             "shape": self.shape,
-            "strides": tuple(step // kind.size for step in self.strides),
+            "strides": None if self.strides == rows else steps,
             "typestr": kind.typestr,
             "version": 1,
             "offset": 0,

@@ -169,5 +169,6 @@ def test_sycl_needs_a_queue(xe_mock: ze_ipc.Device) -> None:
             "syclobj": "the queue",
         }
         assert view.__sycl_usm_array_interface__["typestr"] == "|u1"
+        assert view.array("float32", (4, 8)).__sycl_usm_array_interface__["strides"] is None
         for bad in (view.array("bfloat16"), view.array("float32", (2,), (6,))):
             assert not hasattr(bad, "__sycl_usm_array_interface__")

@@ -58,7 +58,7 @@ DEFAULT_LAYER = 4
 
 FOREIGN = {"_ze", "_xe", "_mock"}
 MAY_USE_FOREIGN = {"xe", "level_zero", "mock"}
-MAY_USE_LIBC = {"pidfd", "security", "mock_chroot"}
+MAY_USE_LIBC = {"pidfd", "security", "mock_chroot", "interop"}
 """Modules that make a system call for which Python has no function; all others stay off ctypes."""
 PURE_LAYER = 2
 IMPURE = {"os", "socket", "fcntl", "select", "selectors", "threading", "subprocess", "mmap"}

@@ -5,7 +5,6 @@ Usage: ranges.py [--sabotage]. Exit: 0 right, 3 wrong bytes.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 
 import dpctl
@@ -14,6 +13,7 @@ import numpy as np
 
 import ze_ipc
 from helpers import native_way, ranges
+from ze_ipc.interop import sycl
 from ze_ipc.peer_process import Peer
 
 PAGE = 65536
@@ -22,33 +22,11 @@ STEP = 8192
 """The longest copy that needs no kernel with either adapter."""
 
 
-def native_context(queue: dpctl.SyclQueue) -> int:
-    """SYCL's ze_context_handle_t; by its mangled name, as dpctl gives no way to it."""
-    get = ctypes.CDLL("libsycl.so.9")._ZNK4sycl3_V17context9getNativeEv
-    get.restype, get.argtypes = ctypes.c_uint64, [ctypes.c_void_p]
-    return int(get(queue.sycl_context.addressof_ref()))
-
-
-class Part:
-    """A piece of the range, as dpctl takes foreign memory."""
-
-    def __init__(self, ptr: int, size: int, queue: dpctl.SyclQueue) -> None:
-        self.__sycl_usm_array_interface__ = {
-            "data": (ptr, False),
-            "shape": (size,),
-            "strides": None,
-            "typestr": "|u1",
-            "version": 1,
-            "offset": 0,
-            "syclobj": queue,
-        }
-
-
 def wrong(queue: dpctl.SyclQueue, view: ze_ipc.ImportedRange, answer: np.ndarray) -> int:
     """Bytes of the view that are not the exporter's; then the answer is written over them."""
     bad = 0
     for at in range(0, view.size, STEP):
-        block = memory.as_usm_memory(Part(view.ptr + at, STEP, queue))
+        block = memory.as_usm_memory(view.array("uint8", (STEP,), offset=at))
         assert block.get_usm_type() == "device", block.get_usm_type()
         found = np.zeros(STEP, np.uint8)
         if "--sabotage" not in sys.argv:
@@ -61,14 +39,33 @@ def wrong(queue: dpctl.SyclQueue, view: ze_ipc.ImportedRange, answer: np.ndarray
     return bad
 
 
+def check_lifetime(view: ze_ipc.ImportedRange) -> None:
+    """What SYCL or a DLPack consumer has taken keeps the range open."""
+    one_api = 14
+    assert view.__dlpack_device__() == (one_api, 0), view.__dlpack_device__()
+    taken: list[object] = [
+        memory.as_usm_memory(view.array("uint16", (4,), (16,), 64)),
+        view.array("float32").__dlpack__(max_version=(1, 0)),
+    ]
+    assert taken[0].nbytes >= 8  # type: ignore[attr-defined]
+    while taken:
+        try:
+            view.close()
+        except BufferError:
+            taken.pop()
+        else:
+            raise AssertionError("closed under SYCL's feet")
+
+
 def main() -> int:
     queue = dpctl.SyclQueue("level_zero:gpu")
     answer = np.random.default_rng(4).integers(1, 255, OBJECTS * PAGE, dtype=np.uint8)
     with Peer() as exporter, ze_ipc.open_device("level_zero") as device:
         exporter.call(ranges.open_device, 0, "level_zero")
         handle = exporter.call(ranges.export_range, OBJECTS, PAGE, b"abcd")
-        with device.open_ipc_handle(handle, context=native_context(queue)) as view:
+        with sycl.open_ipc_handle(device, handle, queue) as view:
             bad = wrong(queue, view, answer)
+            check_lifetime(view)
         back = exporter.call(native_way.read_exported, 0, OBJECTS * PAGE)
         bad += int(np.count_nonzero(np.frombuffer(back, np.uint8) != answer))
         exporter.call(ranges.close_all)
