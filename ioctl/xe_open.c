@@ -67,8 +67,7 @@ static bool is_sane(const struct xe_open *open)
     for (uint64_t i = 0; i < open->count; i++) {
         uint64_t index = object_of(open, i), offset = offset_of(open, i), size = size_of(open, i);
 
-        if ((offset | size) & (open->page_size - 1) || size == 0 || (offset | size) >= LIMIT ||
-            access[i] & ~READ_ONLY)
+        if ((offset | size) & (open->page_size - 1) || size == 0 || (offset | size) >= LIMIT || access[i] & ~READ_ONLY)
             return false;
         if (index > known || index >= open->num_objects)
             return false;

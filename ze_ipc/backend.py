@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ze_ipc.desk import Desk, DeskRules
 
@@ -73,6 +73,21 @@ class OpenTimings:
     def total(self) -> float:
         """All steps."""
         return self.connecting + self.describing + self.receiving + self.importing + self.binding
+
+
+class Asked(NamedTuple):
+    """What a broker has answered."""
+
+    socket: int
+    room: int
+    """So many descriptors could have come."""
+    message: bytes
+    fds: array[int]
+    """``array('i')``: those that came."""
+    lost: bool
+    """Whether some were lost."""
+    greeted: bool
+    """Whether the object stream has begun, as receive_objects() is to be told."""
 
 
 @dataclass(slots=True)
@@ -234,6 +249,7 @@ class Backend(Protocol):
         sizes: array[int],
         deadline: float,
         timings: OpenTimings | None = None,
+        greeted: bool = False,
     ) -> array[int]:
         """The other end of send_objects: import ``len(sizes)`` dma-bufs, each checked to have
         exactly its size; one reference each.
@@ -252,11 +268,10 @@ class Backend(Protocol):
 
     def ask_broker(
         self, directory: str, name: str, request: bytes, objects: bool, deadline: float
-    ) -> tuple[int, int, bytes, array[int], bool] | int:
+    ) -> Asked | int:
         """Connect to the socket ``name`` in an absolute path, ask, and receive the first message of
-        the answer, giving up the GIL once: (socket, how many descriptors there was room for, the
-        message, descriptors that came along (``array('i')``), whether some were lost). ``objects``:
-        fill the room in. Socket and descriptors are the caller's.
+        the answer, giving up the GIL once. ``objects``: they are wanted, fill the room in. Socket
+        and descriptors are the caller's.
 
         -errno where that was not the plain case, and nothing is left then: ETIME at the deadline,
         ENOENT and ECONNREFUSED where nobody listens, anything else is to be done step by step.

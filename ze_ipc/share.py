@@ -241,7 +241,9 @@ def _objects(
     backend, sizes = device._backend, manifest.object_sizes
     fds = connection.take_fds()
     if not fds:
-        return backend.receive_objects(connection.fileno(), sizes, deadline, timings)
+        return backend.receive_objects(
+            connection.fileno(), sizes, deadline, timings, connection.greeted
+        )
     if len(fds) != len(sizes):
         for fd in fds:
             close_fd(fd)

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Literal, Protocol
 
 from ze_ipc import transport_attempt
+from ze_ipc.backend import Asked
 from ze_ipc.broker_messages import (
     DeadlinePassed,
     receive_bytes,
@@ -73,7 +74,7 @@ class Asking(Protocol):
 
     def ask_broker(
         self, directory: str, name: str, request: bytes, objects: bool, deadline: float
-    ) -> tuple[int, int, bytes, array[int], bool] | int:
+    ) -> Asked | int:
         """Backend.ask_broker()."""
         ...
 
@@ -127,6 +128,8 @@ class Connection:
         """Around the end of the socket: interrupt() must not end another of its number."""
         self._asking = asking
         self._closed = False
+        self.greeted = False
+        """Whether the object stream has begun, as receive_objects() is to be told."""
         self._number = -1
         """The socket, as long as nothing but its number is asked for."""
         self._sock: socket.socket | None = dial(handle, deadline) if asking is None else None
@@ -316,8 +319,7 @@ class Connection:
         for path in candidate_paths():
             answer = asking.ask_broker(path, name, request, objects, self.deadline)
             if not isinstance(answer, int):
-                number, self._room, message, self._fds, lost = answer
-                self._number = number
+                self._number, self._room, message, self._fds, lost, self.greeted = answer
                 if lost:
                     self._room = 0
                     return b""

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { ROOM_AT = 6 };
+enum { ROOM_AT = 6, REPLY_SIZE = 24, STATUS_AT = 4, OBJECTS_AT = 16 };
 
 union control {
     struct cmsghdr align;
@@ -98,6 +98,19 @@ static int receive(struct ask *ask)
     return got ? 0 : -ECONNRESET;
 }
 
+/* A broker that has objects to send and has sent none with its answer waits for the first ack. */
+static bool will_stream(const struct ask *ask)
+{
+    uint32_t status;
+    uint64_t objects;
+
+    if (!ask->objects || ask->count || ask->length <= REPLY_SIZE || ask->lost)
+        return false;
+    memcpy(&status, ask->message + STATUS_AT, sizeof(status));
+    memcpy(&objects, ask->message + OBJECTS_AT, sizeof(objects));
+    return status == 0 && objects != 0;
+}
+
 static int converse(struct ask *ask)
 {
     bool reset = false;
@@ -133,6 +146,8 @@ int ask_broker(struct ask *ask)
 {
     int rc = converse(ask);
 
+    if (rc == 0)
+        ask->greeted = will_stream(ask) && object_stream_greet(ask->socket);
     if (rc == 0 || (rc == -EINTR && ask->socket >= 0))
         return rc;
     if (ask->socket >= 0)

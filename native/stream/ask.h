@@ -29,13 +29,15 @@ struct ask {
     uint32_t count;
     /* Some descriptors were dropped on the way. */
     uint32_t lost;
+    /* The objects come by the stream, and may come at once: object_stream_greet(). */
+    uint32_t greeted;
     /* Progress: 0 at first. */
     uint32_t asked;
 };
 
 /*
- * 0; -EINTR: call again (the slice is over); -ETIME at the deadline; -EXDEV where the directory may be written by others
- * or is another user's, which is to be looked at more closely; -ECONNRESET when the broker ended the connection
+ * 0; -EINTR: call again (the slice is over); -ETIME at the deadline; -EXDEV where the directory may be written by
+ * others or is another user's, which is to be looked at more closely; -ECONNRESET when the broker ended the connection
  * without an answer; any other -errno. After an error the broker has not given anything.
  */
 int ask_broker(struct ask *ask);

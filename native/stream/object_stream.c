@@ -236,6 +236,16 @@ static bool is_gone(int error)
     return error == EPIPE || error == ECONNRESET;
 }
 
+bool object_stream_greet(int socket)
+{
+    const struct ack ack = {.credit = htole32(STREAM_BATCH)};
+
+    /* Twice as many as one message brings. */
+    if (fds_free(2 * STREAM_BATCH) < 2 * STREAM_BATCH)
+        return false;
+    return send(socket, &ack, sizeof(ack), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(ack);
+}
+
 /* 1: sent, or nobody is there to hear it; 0: the socket is full. */
 static int send_ack(struct stream_receive *receive)
 {

@@ -15,6 +15,7 @@
  * Both functions never block beyond their slice: -EINTR means call again, the state goes on where it was. On any
  * error no descriptor stays open and the socket is to be closed.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -97,6 +98,12 @@ int object_stream_send_fds(int socket, struct iovec *parts, size_t num_parts, co
 /* Waits `pause` nanoseconds at most for poll() events: more than 0 when they came, 0, -ETIME at the deadline, -errno.
  */
 int object_stream_wait(int fd, short events, int64_t pause, int64_t deadline);
+
+/*
+ * The receiver's first ack ahead of object_stream_receive(), which is told so by `greeted`: then the first objects come
+ * while something else is done. Not sent where descriptors are scarce, for they may be gone by then.
+ */
+bool object_stream_greet(int socket);
 
 int object_stream_send(const struct object_stream_ops *ops, void *device, struct stream_send *send);
 int object_stream_receive(const struct object_stream_ops *ops, void *device, struct stream_receive *receive);

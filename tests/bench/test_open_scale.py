@@ -116,8 +116,8 @@ def test_python_calls_of_a_small_open(exporter: Device, importer: Device) -> Non
             with handle:
                 opened, view = calls_of(importer.open_ipc_handle, handle)
                 view.close()
-    assert export <= 160
-    assert opened <= 340
+    assert export <= 145
+    assert opened <= 215
 
 
 def test_one_importer_of_a_thousand_handles(exporter: Device, importer: Device) -> None:

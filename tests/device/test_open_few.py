@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -366,3 +367,29 @@ def test_a_small_open_gives_up_the_gil_few_times(xe_mock: ze_ipc.Device) -> None
             calls, view = calls_of(importer.open_ipc_handle, handle, only=("ze_ipc._xe.",))
             view.close()
     assert calls == 2
+
+
+@pytest.mark.parametrize(("count", "greeted"), [(64, None), (65, True), (600, True)])
+def test_many_objects_begin_to_come_with_the_answer(
+    xe_mock: ze_ipc.Device, monkeypatch: pytest.MonkeyPatch, count: int, greeted: bool | None
+) -> None:
+    """The exporter sends the first of them while the importer reads what they are."""
+    seen = []
+    receive = XeBackend.receive_objects
+
+    def look(self: XeBackend, *arguments: Any) -> array[int]:
+        seen.append(arguments[-1])
+        return receive(self, *arguments)
+
+    monkeypatch.setattr(XeBackend, "receive_objects", look)
+    with xe_mock.reserve(count * PAGE) as reservation, ze_ipc.open_device("mock") as importer:
+        for index in range(count):
+            with xe_mock.physical_memory(PAGE) as memory:
+                reservation.map(memory, at=index * PAGE)
+        with (
+            xe_mock.get_ipc_handle(reservation.ptr, reservation.size) as handle,
+            importer.open_ipc_handle(handle) as view,
+        ):
+            assert view.objects == count
+            assert importer.read(view.ptr + view.size - 1, 1) == b"\0"
+    assert seen == ([] if greeted is None else [greeted])

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ze_ipc._ze import ffi, lib
 from ze_ipc.backend import (
+    Asked,
     CpuMapping,
     DeviceInfo,
     FewExtents,
@@ -207,9 +208,10 @@ class LevelZeroBackend:
         sizes: array[int],
         deadline: float,
         timings: OpenTimings | None = None,
+        greeted: bool = False,
     ) -> array[int]:
         """Import what send_objects() sends; one reference each."""
-        return stream.receive_objects(self._context, socket, sizes, deadline, timings)
+        return stream.receive_objects(self._context, socket, sizes, deadline, timings, greeted)
 
     def send_bytes(self, socket: int, data: memoryview, message: int, deadline: float) -> int:
         """Send bytes in messages of ``message`` bytes, in one C call: 0 or -errno."""
@@ -221,7 +223,7 @@ class LevelZeroBackend:
 
     def ask_broker(
         self, directory: str, name: str, request: bytes, objects: bool, deadline: float
-    ) -> tuple[int, int, bytes, array[int], bool] | int:
+    ) -> Asked | int:
         """Connect to a broker, ask, and receive the first message of the answer."""
         return ask_broker(directory, name, request, objects, deadline)
 

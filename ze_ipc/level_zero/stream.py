@@ -46,11 +46,13 @@ def receive_objects(
     sizes: array[int],
     deadline: float,
     timings: OpenTimings | None = None,
+    greeted: bool = False,
 ) -> array[int]:
     """Import one dma-buf of exactly each size; the objects have one reference each."""
     objects = array("Q", bytes(8 * len(sizes)))
     keep, result = (u64(sizes), u64(objects)), ffi.new("uint32_t *")
     state = ffi.new("struct stream_receive *")
+    state.greeted = greeted
     state.socket, state.sizes, state.objects, state.count = socket, *keep, len(sizes)
     state.deadline = _nanoseconds(deadline)
     rc = -errno.EINTR

@@ -6,6 +6,7 @@ from array import array
 from typing import Any
 
 from ze_ipc._xe import ffi, lib
+from ze_ipc.backend import Asked
 from ze_ipc.xe.device import nanoseconds
 
 _MESSAGE = (32 << 10) + 64
@@ -18,8 +19,8 @@ _spare: list[tuple[Any, Any, Any]] = []
 
 def ask_broker(
     directory: str, name: str, request: bytes, objects: bool, deadline: float
-) -> tuple[int, int, bytes, array[int], bool] | int:
-    """(socket, room for descriptors, answer, descriptors, whether some were lost), or -errno."""
+) -> Asked | int:
+    """The answer, or -errno."""
     try:
         spare = _spare.pop()
     except IndexError:
@@ -31,7 +32,7 @@ def ask_broker(
     ask.directory, ask.name = keep
     ask.request = request
     ask.objects, ask.socket, ask.asked = objects, -1, 0
-    ask.length = ask.count = 0
+    ask.length = ask.count = ask.greeted = 0
     ask.deadline = nanoseconds(deadline)
     rc = _EINTR
     try:
@@ -47,6 +48,8 @@ def ask_broker(
         if ask.count:
             fds.frombytes(ffi.buffer(ask.fds, 4 * ask.count))
         room = ask.request[6] + 256 * ask.request[7]
-        answer = ask.socket, room, content[: ask.length], fds, bool(ask.lost)
+        answer = Asked(
+            ask.socket, room, content[: ask.length], fds, bool(ask.lost), bool(ask.greeted)
+        )
     _spare.append(spare)
     return answer if rc == 0 else int(rc)

@@ -9,7 +9,7 @@ from array import array
 from typing import Literal
 
 from ze_ipc._xe import lib
-from ze_ipc.backend import DeviceInfo, FewExtents, IpcPath, OpenTimings, Placement, UsmKind
+from ze_ipc.backend import Asked, DeviceInfo, FewExtents, IpcPath, OpenTimings, Placement, UsmKind
 from ze_ipc.desk import DeskRules
 from ze_ipc.errors import (
     InvalidArgument,
@@ -227,9 +227,10 @@ class XeBackend:
         sizes: array[int],
         deadline: float,
         timings: OpenTimings | None = None,
+        greeted: bool = False,
     ) -> array[int]:
         """Import what send_objects() sends; one reference each."""
-        return receive_objects(self._device, socket, sizes, deadline, timings)
+        return receive_objects(self._device, socket, sizes, deadline, timings, greeted)
 
     def send_bytes(self, socket: int, data: memoryview, message: int, deadline: float) -> int:
         """Send bytes in messages of ``message`` bytes, in one C call: 0 or -errno."""
@@ -241,7 +242,7 @@ class XeBackend:
 
     def ask_broker(
         self, directory: str, name: str, request: bytes, objects: bool, deadline: float
-    ) -> tuple[int, int, bytes, array[int], bool] | int:
+    ) -> Asked | int:
         """Connect to a broker, ask, and receive the first message of the answer."""
         return ask_broker(directory, name, request, objects, deadline)
 

@@ -41,11 +41,13 @@ def receive_objects(
     sizes: array[int],
     deadline: float,
     timings: OpenTimings | None = None,
+    greeted: bool = False,
 ) -> array[int]:
     """Import one dma-buf of exactly each size; the objects have one reference each."""
     objects = array("Q", bytes(8 * len(sizes)))
     keep = u64(sizes), u64(objects)
     state = ffi.new("struct stream_receive *")
+    state.greeted = greeted
     state.socket, state.sizes, state.objects, state.count = socket, *keep, len(sizes)
     state.deadline = nanoseconds(deadline)
     rc = -errno.EINTR
