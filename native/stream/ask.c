@@ -61,6 +61,7 @@ static int dial(const char *directory, const char *name)
     return rc < 0 ? rc : fd;
 }
 
+/* Whatever the peer sends, and however often: no more than there is room for. */
 static void take_fds(struct ask *ask, struct msghdr *message)
 {
     for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
@@ -68,13 +69,19 @@ static void take_fds(struct ask *ask, struct msghdr *message)
 
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
             continue;
-        /* The control buffer holds no more than ASK_FDS. */
-        memcpy(ask->fds + ask->count, CMSG_DATA(header), count * sizeof(int));
-        ask->count += (uint32_t)count;
+        for (uint64_t i = 0; i < count; i++) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(header) + i * sizeof(fd), sizeof(fd));
+            if (ask->count < ASK_FDS)
+                ask->fds[ask->count++] = fd;
+            else
+                close(fd);
+        }
     }
 }
 
-/* 0, -EAGAIN or -errno. */
+/* 0, -EAGAIN, -ENODATA at the end of the connection, or -errno. */
 static int receive(struct ask *ask)
 {
     union control control;
@@ -95,7 +102,8 @@ static int receive(struct ask *ask)
     take_fds(ask, &message);
     ask->lost = room && message.msg_flags & MSG_CTRUNC;
     ask->length = (uint64_t)got;
-    return got ? 0 : -ECONNRESET;
+    /* Also an empty message, which may bring descriptors: nothing comes after it that is believed. */
+    return got ? 0 : -ENODATA;
 }
 
 /* A broker that has objects to send and has sent none with its answer waits for the first ack. */
@@ -134,11 +142,11 @@ static int converse(struct ask *ask)
         if (rc <= 0)
             return rc ? rc : -EINTR;
         rc = receive(ask);
-        if (rc == -ECONNRESET && ask->length == 0 && !reset)
+        if (rc == -ECONNRESET && !reset)
             /* Looked past once: what was sent before it is still there. */
             reset = true;
         else if (rc != -EAGAIN)
-            return rc;
+            return rc == -ENODATA ? -ECONNRESET : rc;
     }
 }
 

@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ import pytest
 
 import ze_ipc
 from helpers import hostile_child, ranges
-from helpers.broker_fakes import fd_count
+from helpers.broker_fakes import eventually, fd_count
 from ze_ipc import manifest as manifests
 from ze_ipc import transport
 from ze_ipc.handle import HandleFields
@@ -108,6 +109,8 @@ class Lie:
     said: Callable[[bytes], bytes] = lambda raw: raw
     fds: Callable[[Fds], list[int]] = lambda fds: fds.honest
     objects: int = 2
+    empty: int = 0
+    """Messages of no bytes, with many descriptors, before the answer."""
 
 
 @dataclass
@@ -157,21 +160,73 @@ TRUTH = Manifest(
 )
 
 
-def open_from(device: ze_ipc.Device, lie: Lie, fds: Fds, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open a range of an exporter that answers so, over a connection that exists."""
-    raw = lie.said(manifests.encode(lie.manifest(TRUTH)))
-    reply = struct.pack("<4sIQQ", b"ZR01", 0, len(raw), lie.objects) + raw
+class Liar:
+    """An exporter that answers whoever connects with a lie: at a socket where brokers are, so that
+    few objects take the short way in C; or over a connection that is there, step by step, with the
+    objects by the stream.
+    """
 
-    def dial(handle: HandleFields, deadline: float) -> socket.socket:
+    def __init__(self, way: str, fds: Fds, directory: Path, patch: pytest.MonkeyPatch) -> None:
+        self._fds = fds
+        self._at_once = way == "at once"
+        self._lie = Lie()
+        self._ended = 0
+        self._broker = os.urandom(8)
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listening.bind(str(directory / socket_name(self._broker)))
+        self._listening.listen(16)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        patch.setenv("ZE_IPC_DIR", str(directory))
+        patch.setenv("ZE_IPC_TRANSPORT", "broker" if self._at_once else "pidfd")
+        patch.setitem(transport._DIALS, "pidfd", self._dial)
+
+    def open_from(self, device: ze_ipc.Device, lie: Lie) -> None:
+        """Open a range that is described so."""
+        self._lie = lie
+        name = HandleFields(host_identity(), os.getpid(), self._broker, bytes(16), 1).pack()
+        with device.open_ipc_handle(name, timeout=SECONDS) as view:
+            assert device.read(view.ptr, view.size) == bytes(3 * PAGE)
+
+    def _dial(self, handle: HandleFields, deadline: float) -> socket.socket:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
-            socket.send_fds(far, [reply], lie.fds(fds))
+            self._say(far)
         return near
 
-    monkeypatch.setitem(transport._DIALS, "broker", dial)
-    name = HandleFields(host_identity(), os.getpid(), bytes(8), bytes(16), 1).pack()
-    with device.open_ipc_handle(name, timeout=SECONDS) as view:
-        assert device.read(view.ptr, view.size) == bytes(3 * PAGE)
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listening.accept()
+                # Who has heard enough closes in the middle.
+                with sock, contextlib.suppress(OSError):
+                    sock.settimeout(SECONDS)
+                    # A release has no answer.
+                    if len(sock.recv(100)) > 60:
+                        self._say(sock)
+                self._ended += 1
+
+    def rest(self) -> None:
+        """Return when an open and its release are over on this side too."""
+        assert eventually(lambda: self._ended >= 2 * self._at_once, SECONDS)
+
+    def _say(self, sock: socket.socket) -> None:
+        lie = self._lie
+        raw = lie.said(manifests.encode(lie.manifest(TRUTH)))
+        reply = struct.pack("<4sIQQ", b"ZR01", 0, len(raw), lie.objects) + raw
+        for _ in range(lie.empty):
+            socket.send_fds(sock, [b""], lie.fds(self._fds) * 31)
+        if self._at_once:
+            socket.send_fds(sock, [reply], lie.fds(self._fds))
+            return
+        sock.send(reply)
+        if fds := lie.fds(self._fds):
+            socket.send_fds(sock, [struct.pack("<QII", 0, len(fds), 0)], fds)
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listening.close()
 
 
 def changed(**values: object) -> Callable[[Manifest], Manifest]:
@@ -203,6 +258,7 @@ LIES = {
     "fewer descriptors": Lie(fds=lambda fds: fds.honest[:1]),
     "more descriptors": Lie(fds=lambda fds: fds.honest * 2),
     "no descriptors": Lie(fds=lambda fds: []),
+    "descriptors before the answer": Lie(empty=3),
     "another count": Lie(objects=1, fds=lambda fds: fds.honest[:1]),
     "the objects exchanged": Lie(fds=lambda fds: fds.honest[::-1]),
     "one object twice": Lie(fds=lambda fds: fds.honest[:1] * 2),
@@ -215,16 +271,31 @@ LIES = {
 }
 
 
+@pytest.fixture(params=["at once", "by steps"])
+def liar(
+    request: pytest.FixtureRequest, fds: Fds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Liar]:
+    made = Liar(request.param, fds, tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("name", LIES)
-def test_an_exporter_that_lies(name: str, fds: Fds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exporter_that_lies(name: str, liar: Liar) -> None:
     importer = ze_ipc.open_device("mock", 1)
+
+    def held() -> tuple[int, int, int]:
+        live: int = importer._backend.live_objects  # type: ignore[attr-defined]
+        return fd_count(), live, len(importer._table)
+
     with importer:
         # What a device makes at its first import stays with it.
-        open_from(importer, Lie(), fds, monkeypatch)
-        before = fd_count(), importer._backend.live_objects, len(importer._table)  # type: ignore[attr-defined]
+        liar.open_from(importer, Lie())
+        liar.rest()
+        before = held()
         with pytest.raises(ze_ipc.ZeIpcError) as caught:
-            open_from(importer, LIES[name], fds, monkeypatch)
+            liar.open_from(importer, LIES[name])
         assert str(caught.value)
-        after = fd_count(), importer._backend.live_objects, len(importer._table)  # type: ignore[attr-defined]
-        assert after == before
-        open_from(importer, Lie(), fds, monkeypatch)
+        # The other side's end of the connection closes in its own time.
+        assert eventually(lambda: held() == before, SECONDS)
+        liar.open_from(importer, Lie())

@@ -9,8 +9,11 @@ import contextlib
 import os
 import socket
 import struct
+import tempfile
+import threading
 import time
 from array import array
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from unittest import mock
@@ -18,10 +21,11 @@ from unittest import mock
 import ze_ipc
 from fuzz.reader import Reader
 from ze_ipc import manifest as manifests
-from ze_ipc import share, transport
+from ze_ipc import transport
 from ze_ipc.errors import ZeIpcError
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
+from ze_ipc.socket_dir import socket_name
 
 _PAGE = 4096
 _REPLY = struct.Struct("<4sIQQ")
@@ -50,8 +54,24 @@ class _Sides:
         ]
         for fd in self.kinds[2:4]:
             os.ftruncate(fd, _PAGE)
-        # What every device makes at its first import stays.
+        self.directory = tempfile.TemporaryDirectory(prefix="zeipc-fuzz-")
+        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listening.bind(f"{self.directory.name}/{socket_name(bytes(8))}")
+        self.listening.listen(16)
+        self.say: Callable[[socket.socket], None] = lambda sock: None
+        self.thread = threading.Thread(target=self._answer, daemon=True)
+        self.thread.start()
         self.before = self.held()
+
+    def _answer(self) -> None:
+        """Whoever connects is told what is to be said now."""
+        while True:
+            try:
+                sock, _ = self.listening.accept()
+            except OSError:
+                return
+            with sock:
+                self.say(sock)
 
     def _dma_buf(self, objects: array[int]) -> int:
         left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -67,6 +87,10 @@ class _Sides:
         return fds, live, len(self.importer._table)
 
     def close(self) -> None:
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listening.close()
+        self.directory.cleanup()
         for fd in self.kinds:
             os.close(fd)
         self.exporter._backend.release_objects(array("Q", self.objects))
@@ -149,25 +173,46 @@ def _send(sock: socket.socket, message: bytes, fds: list[int]) -> None:
 
 
 def one_input(data: bytes) -> None:
-    """One open by a device on the mock."""
+    """One open by a device on the mock: by a socket's file, where few objects take the short way in
+    C, or over a connection that is there, step by step.
+    """
     sides = _sides()
     reader = Reader(data)
+    by_steps = reader.number() % 2
     handle = HandleFields(host_identity(), os.getpid(), bytes(8), bytes(16), 1)
+    lock = threading.Lock()
+
+    def say(sock: socket.socket) -> None:
+        with lock:
+            if reader.left:
+                _say(reader, sock, sides)
+
+    sides.say = say
 
     def dial(handle: HandleFields, deadline: float) -> socket.socket:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
-            _say(reader, far, sides)
+            say(far)
         return near
 
-    with mock.patch.dict(transport._DIALS, {"broker": dial, "pidfd": dial}):
-        deadline = time.monotonic() + _SECONDS
+    environment = {
+        "ZE_IPC_DIR": sides.directory.name,
+        "ZE_IPC_TRANSPORT": "pidfd" if by_steps else "broker",
+    }
+    with (
+        mock.patch.dict(transport._DIALS, {"pidfd": dial}),
+        mock.patch.dict(os.environ, environment),
+    ):
         try:
-            view = share.open_range(sides.importer, handle, deadline)
+            view = sides.importer.open_ipc_handle(handle.pack(), timeout=_SECONDS)
         except ZeIpcError:
             pass
         else:
             assert len(sides.importer.read(view.ptr, view.size)) == view.size
             view.close()
-    left = sides.held()
-    assert left == sides.before, f"{left} held, {sides.before} before"
+    sides.say = lambda sock: None
+    # A connection may not have been taken yet.
+    deadline = time.monotonic() + 20
+    while (left := sides.held()) != sides.before:
+        assert time.monotonic() < deadline, f"{left} held, {sides.before} before"
+        time.sleep(0.0005)
