@@ -227,9 +227,12 @@ class Campaign:
             thread.join()
         for worker in self.workers:
             try:
-                result.wrong += worker.ask("stop")
+                wrong = worker.ask("stop")
             except (RuntimeError, BrokenPipeError) as error:
-                result.wrong.append(str(error))
+                wrong = [str(error)]
+            for line in wrong:
+                print(f"WRONG {line}", file=sys.stderr, flush=True)
+            result.wrong += wrong
         result.seconds = time.monotonic() - begun
         return result
 

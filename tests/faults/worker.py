@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
 import json
 import os
 import pickle
-import pkgutil
 import signal
 import socket
 import sys
@@ -16,13 +13,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import ze_ipc
 from faults import sabotage
 from faults.jobs import Job
 from faults.native import Call, Native, Plan, Traced
 from faults.scenes import Scene
 from faults.survivors import Exporter, Importer, Survivor
 from faults.table import name_of
+from helpers.imports import import_everything
 from ze_ipc import leaks
 
 CASE_SECONDS = 40.0
@@ -218,13 +215,7 @@ class Worker:
 
 def main() -> None:
     """A line of JSON for each line of JSON: the case, and its verdict."""
-    for module in pkgutil.walk_packages(ze_ipc.__path__, "ze_ipc."):
-        if not module.name.startswith(
-            ("ze_ipc.cli", "ze_ipc.__main__", "ze_ipc.pytest", "ze_ipc.lib")
-        ):
-            importlib.import_module(module.name)  # once, not in every forked child
-    gc.collect()
-    gc.freeze()
+    import_everything()
     worker = Worker(sys.argv[1])
     for line in sys.stdin:
         order = json.loads(line)
