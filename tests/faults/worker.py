@@ -24,7 +24,7 @@ from ze_ipc import leaks
 
 CASE_SECONDS = 40.0
 """Then the case hangs: several times what the longest waits of the library come to."""
-LIFE = 400
+LIFE = 1000
 """Commands of a survivor before a new one takes its place."""
 
 
