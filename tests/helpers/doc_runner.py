@@ -17,7 +17,7 @@ from typing import Any
 from helpers.doc_blocks import EXECUTED, Block, missing_lines
 from ze_ipc.peer_process import Peer
 
-SECONDS = 100.0
+SECONDS = 200.0
 """For one block."""
 
 
