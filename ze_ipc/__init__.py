@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ze_ipc.imported_range import ImportedRange
     from ze_ipc.importer import Importer, ImporterEvent
     from ze_ipc.manifest import Exposure
+    from ze_ipc.observation import Observation, observe
     from ze_ipc.open_device import list_devices, open_device
     from ze_ipc.physical_memory import PhysicalMemory
     from ze_ipc.policy import Policy
@@ -90,6 +91,7 @@ _NAMES = {
     "imported_range": ("ImportedRange",),
     "importer": ("Importer", "ImporterEvent"),
     "manifest": ("Exposure",),
+    "observation": ("Observation", "observe"),
     "open_device": ("list_devices", "open_device"),
     "physical_memory": ("PhysicalMemory",),
     "policy": ("Policy",),
@@ -157,6 +159,7 @@ __all__ = [
     "InvalidNullPointer",
     "InvalidSize",
     "KernelError",
+    "Observation",
     "OpenCheck",
     "OpenTimeout",
     "OutOfDeviceMemory",
@@ -175,5 +178,6 @@ __all__ = [
     "WrongHost",
     "ZeIpcError",
     "list_devices",
+    "observe",
     "open_device",
 ]

@@ -19,6 +19,7 @@ Access = Literal["rw", "ro"]
 Placement = Literal["device", "host"]
 UsmKind = Literal["device", "host", "shared"]
 Way = Literal["native", "emulated", "unsupported"]
+HandleType = Literal["default", "fabric"]
 
 READ_ONLY = 1
 """Bit of an access column (``array('B')``): the mapping may not be written through. 0 is
@@ -114,6 +115,24 @@ class FewExtents:
     last_word: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class SeenWindow:
+    """What other code of this process was seen to do with a window of addresses."""
+
+    starts: array[int]
+    ends: array[int]
+    objects: array[int]
+    """One reference for every entry, which is the caller's."""
+    offsets: array[int]
+    access: array[int]
+    allocations: list[tuple[int, int]]
+    """(start, end) of USM."""
+    reservations: list[tuple[int, int]]
+    """(start, end)."""
+    context: int
+    """The ze_context_handle_t of the first mapping; 0 if there is none."""
+
+
 class CpuMapping(Protocol):
     """A contiguous CPU view of extents; close() unmaps it."""
 
@@ -127,8 +146,10 @@ class CpuMapping(Protocol):
 class NativeRanges(Protocol):
     """Ranges that a driver shares by itself, by handles of its own."""
 
-    def export(self, ptr: int, size: int) -> bytes:
-        """A handle of ``[ptr, ptr + size)``: 64 bytes, which are the driver's."""
+    def export(self, ptr: int, size: int, context: int, handle_type: HandleType | None) -> bytes:
+        """A handle of ``[ptr, ptr + size)``: 64 bytes, which are the driver's. ``context`` is whose
+        mappings they are, 0 for the device's own.
+        """
         ...
 
     def put(self, data: bytes) -> None:
@@ -165,6 +186,10 @@ class Backend(Protocol):
         """The same device in a ze_context_handle_t of another library; UnsupportedFeature where
         there are no contexts.
         """
+        ...
+
+    def seen(self, start: int, end: int) -> SeenWindow | None:
+        """What other code of this process has in ``[start, end)``; None where nobody looks."""
         ...
 
     def create_object(self, size: int, placement: Placement) -> int:

@@ -21,6 +21,7 @@ from ze_ipc.device_facts import DeviceFacts
 from ze_ipc.errors import InvalidArgument, UnsupportedFeature, ZeIpcError
 from ze_ipc.handle import HandleFields
 from ze_ipc.imported_objects import ImportCache
+from ze_ipc.known_rows import known_rows
 from ze_ipc.manifest import VA_PHASE_SIZE, Glance, Manifest, parse
 from ze_ipc.mapping_table import MappingTable
 from ze_ipc.owner import Abandoned, Owner
@@ -32,7 +33,7 @@ from ze_ipc.sent_handles import SentHandles
 from ze_ipc.usm import UsmAllocation
 
 if TYPE_CHECKING:
-    from ze_ipc.backend import Access, Backend, CpuMapping, Placement, UsmKind
+    from ze_ipc.backend import Access, Backend, CpuMapping, HandleType, Placement, UsmKind
     from ze_ipc.export import Export
     from ze_ipc.imported_range import ImportedRange
     from ze_ipc.importer import Importer
@@ -124,34 +125,48 @@ class Device(DeviceFacts):
 
     # ---- sharing
 
-    def get_ipc_handle(self, ptr: int, size: int, policy: Policy | None = None) -> RangeHandle:
+    def get_ipc_handle(
+        self,
+        ptr: int,
+        size: int,
+        policy: Policy | None = None,
+        handle_type: HandleType | None = None,
+    ) -> RangeHandle:
         """A handle of ``[ptr, ptr + size)``, a snapshot of what is mapped there now; any ``ptr``
-        and ``size``.
+        and ``size``. What other code of this process has mapped counts while ``ze_ipc.observe()``
+        sees it.
 
         ``policy`` says who may open it, how often, until when and how; None: this user's processes,
         without limit. A driver's own handle (ipc_path ``native``) knows none: UnsupportedFeature.
 
         As zeMemGetIpcHandleWithProperties with the range descriptor: InvalidSize for size 0,
-        InvalidNullPointer for
-        ptr 0, InvalidArgument if any byte is USM, AddressNotFound (with ``address``) at the first
-        hole.
+        InvalidNullPointer for ptr 0, InvalidArgument if any byte is USM, AddressNotFound (with
+        ``address``) at the first hole. ``handle_type`` is chained behind that descriptor
+        (ZE_extension_ipc_mem_handle_type): ``"fabric"`` is a driver's own matter, so that it is
+        UnsupportedFeature unless ``ipc_path`` is ``"native"``.
         """
-        self._enter("Device.get_ipc_handle")
-        arguments.integer("Device.get_ipc_handle", "ptr", ptr)
-        arguments.integer("Device.get_ipc_handle", "size", size)
+        call = "Device.get_ipc_handle"
+        self._enter(call)
+        arguments.integer(call, "ptr", ptr)
+        arguments.integer(call, "size", size)
+        if handle_type is not None:
+            arguments.choice(call, "handle_type", handle_type, ("default", "fabric"))
         if self.ipc_path == "unsupported":
-            raise UnsupportedFeature(self.ipc_path_reason, call="Device.get_ipc_handle")
+            raise UnsupportedFeature(self.ipc_path_reason, call=call)
         native = self._backend.native
-        with self._lock:
+        if native is None and handle_type == "fabric":
+            raise UnsupportedFeature("only a driver makes fabric handles", call=call)
+        with self._lock, known_rows(self, ptr, size) as known:
             if native is not None:
                 if policy is not None:
                     raise UnsupportedFeature(
                         "the driver's handles open for whoever has them",
-                        call="Device.get_ipc_handle",
+                        call=call,
                         hint="pass no policy, or use backend xe",
                     )
-                return native_range.export_range(self, native, ptr, size)
-            return share.export_range(self, ptr, size, _ANYBODY if policy is None else policy)
+                return native_range.export_range(self, native, known, ptr, size, handle_type)
+            policy = _ANYBODY if policy is None else policy
+            return share.export_range(self, known.rows, ptr, size, policy)
 
     def open_ipc_handle(
         self,

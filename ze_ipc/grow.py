@@ -18,6 +18,7 @@ from ze_ipc.errors import (
 )
 from ze_ipc.export import Export
 from ze_ipc.handle import HandleFields
+from ze_ipc.known_rows import known_rows
 from ze_ipc.manifest import Manifest, Tail, continuation, parse
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def extend_handle(
             of=export.size,
         )
     old = parse(export.manifest_bytes)
-    handle = share.export_range(device, export.ptr, new_size, export.policy, old.lineage)
+    with known_rows(device, export.ptr, new_size) as known:
+        handle = share.export_range(
+            device, known.rows, export.ptr, new_size, export.policy, old.lineage
+        )
     with ExitStack() as undo:
         undo.callback(handle.close)
         new_export = handle._export

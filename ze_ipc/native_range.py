@@ -11,11 +11,11 @@ from ze_ipc.imported_objects import ImportedObjects
 from ze_ipc.imported_range import ImportedRange
 from ze_ipc.manifest import Manifest
 from ze_ipc.range_handle import RangeHandle
-from ze_ipc.walk import walk
 
 if TYPE_CHECKING:
-    from ze_ipc.backend import NativeRanges
+    from ze_ipc.backend import HandleType, NativeRanges
     from ze_ipc.device import Device
+    from ze_ipc.known_rows import KnownRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,20 @@ def is_native(data: bytes) -> bool:
     return data[: len(MAGIC)] != MAGIC
 
 
-def export_range(device: Device, native: NativeRanges, ptr: int, size: int) -> RangeHandle:
-    """The driver's handle; what it would refuse is refused here first, with the address."""
-    rows = walk(device._table, ptr, size, device.page_size)
-    objects = len(set(rows.objects))
-    return RangeHandle(native.export(ptr, size), device, NativeExport(size, objects))
+def export_range(
+    device: Device,
+    native: NativeRanges,
+    known: KnownRows,
+    ptr: int,
+    size: int,
+    handle_type: HandleType | None,
+) -> RangeHandle:
+    """The driver's handle of rows that are known; what it would refuse was refused before, with
+    the address.
+    """
+    objects = len(set(known.rows.objects))
+    data = native.export(ptr, size, known.context, handle_type)
+    return RangeHandle(data, device, NativeExport(size, objects))
 
 
 def open_range(device: Device, native: NativeRanges, data: bytes) -> ImportedRange:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ze_ipc.errors import UnsupportedFeature
 from ze_ipc.export import Export
-from ze_ipc.handle import HandleFields
+from ze_ipc.handle import HANDLE_SIZE, HandleFields
 from ze_ipc.owner import Owner
 
 if TYPE_CHECKING:
@@ -35,9 +35,15 @@ class RangeHandle(Owner):
             device._adopt(self)
 
     @classmethod
-    def from_bytes(cls, data: bytes | bytearray | memoryview) -> RangeHandle:
-        """A handle from its 64 bytes; InvalidHandle if they are damaged or not ours."""
+    def from_bytes(cls, data: bytes | bytearray | memoryview, native: bool = False) -> RangeHandle:
+        """A handle from its 64 bytes; InvalidHandle if they are damaged or not ours.
+
+        ``native``: they are a driver's own (of a device whose ``ipc_path`` is ``"native"``), which
+        only that driver can judge.
+        """
         raw = bytes(data)
+        if native and len(raw) == HANDLE_SIZE:
+            return cls(raw)
         HandleFields.unpack(raw)
         return cls(raw)
 

@@ -17,7 +17,6 @@ from ze_ipc.export import Export
 from ze_ipc.fds import close_fd
 from ze_ipc.imported_range import ImportedRange
 from ze_ipc.range_handle import RangeHandle
-from ze_ipc.walk import walk
 
 if TYPE_CHECKING:
     from array import array
@@ -31,13 +30,17 @@ if TYPE_CHECKING:
 
 
 def export_range(
-    device: Device, ptr: int, size: int, policy: Policy, lineage: bytes | None = None
+    device: Device,
+    rows: Columns,
+    ptr: int,
+    size: int,
+    policy: Policy,
+    lineage: bytes | None = None,
 ) -> RangeHandle:
-    """A handle of ``[ptr, ptr + size)``; the caller holds the device's lock, so the range stands
-    still. ``lineage`` is that of the export that this one goes on from.
+    """A handle of ``[ptr, ptr + size)``, whose rows these are; the caller holds the device's lock,
+    so the range stands still. ``lineage`` is that of the export that this one goes on from.
     """
     backend = device._backend
-    rows = walk(device._table, ptr, size, backend.info.page_size)
     broker = device._broker_started()
     raw, objects = _described(
         backend, rows, ptr, size, policy.read_only, lineage or secrets.token_bytes(16)

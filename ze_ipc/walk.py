@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from array import array
+from typing import Protocol
 
 from ze_ipc.columns import Columns
 from ze_ipc.errors import AddressNotFound, InvalidArgument, InvalidNullPointer, InvalidSize
+from ze_ipc.intervals import Interval
 from ze_ipc.mapping_table import MappingTable
 
 
-def walk(table: MappingTable, ptr: int, size: int, page_size: int) -> Columns:
+class Walkable(Protocol):
+    """What walk() asks a table."""
+
+    def usm_in(self, start: int, end: int) -> list[Interval[int]]: ...
+    def window(self, ptr: int, size: int) -> Columns: ...
+
+
+def walk(table: Walkable, ptr: int, size: int, page_size: int) -> Columns:
     """The mappings of ``[ptr, ptr + size)`` in order, clipped to the pages that the window touches.
 
     Refuses, in this order: size 0, ptr 0, any USM byte in the window (even if there are holes too),

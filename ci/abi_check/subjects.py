@@ -44,7 +44,12 @@ SUBJECTS = {
             name="level_zero",
             declarations=ROOT / "native/ze/ze_api.cdef",
             prelude=("<stddef.h>", "<stdint.h>"),
-            headers=("<level_zero/ze_api.h>", "<level_zero/ze_ddi.h>"),
+            headers=(
+                "<level_zero/ze_api.h>",
+                "<level_zero/ze_ddi.h>",
+                "<level_zero/layers/zel_tracing_api.h>",
+                "<level_zero/layers/zel_tracing_register_cb.h>",
+            ),
             package="libze-dev",
             suites=("sid",),
         ),

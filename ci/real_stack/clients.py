@@ -207,17 +207,26 @@ def _vulkan_cases() -> tuple[Case, ...]:
     )
 
 
+CONTRACT_AND_OBSERVE = ("test_contract_ranges", "test_contract_sharing", "test_observe")
+
+
 def _ze_ipc_cases() -> tuple[Case, ...]:
     python = f"{wheels.OWN_ENVIRONMENT}/bin/python"
     env = package.ENVIRONMENT
     tests = package.pytest(f"{package.PLACE}/tests/level_zero")
     demo = (python, "-m", "ze_ipc", "demo", "--backend", "level_zero", "--objects", "300")
     doctor = (python, "-m", "ze_ipc", "doctor", "--backend", "level_zero", "--selftest")
+    native = {**env, "ZE_ENABLE_ALT_DRIVERS": package.RANGE_DRIVER}
+    contract = package.pytest(
+        *(f"{package.PLACE}/tests/level_zero/{name}.py" for name in CONTRACT_AND_OBSERVE)
+    )
+    alone = package.pytest(f"{package.PLACE}/tests/level_zero/test_contract_ranges.py")
     failed = 1  # of pytest, and of every verb
     nothing = {**env, "ZE_ENABLE_ALT_DRIVERS": "/no/such/driver.so"}
     return (
-        Case("ze_ipc", "ranges through Level Zero", tests, env=env, limit=400.0),
-        Case("ze_ipc", "the same without a driver", tests, failed, nothing),
+        Case("ze_ipc", "ranges through Level Zero", tests, env=env, limit=500.0),
+        Case("ze_ipc", "a driver with the extension", contract, env=native, limit=300.0),
+        Case("ze_ipc", "the same without a driver", alone, failed, nothing),
         Case("ze_ipc", "demo", demo, env=env),
         Case("ze_ipc", "doctor", doctor, env=env),
         Case("ze_ipc", "doctor without a driver", doctor, failed, nothing),
@@ -244,6 +253,7 @@ def _old_loader_cases(doctor: tuple[str, ...]) -> Iterator[Case]:
     """Old loaders: functions that they lack are the driver's own, with wrapped handles, too."""
     # Layers of the oldest one crash under a driver that is newer.
     native = package.pytest(f"{package.PLACE}/tests/level_zero/test_native_way.py", "-k")
+    observe = package.pytest(f"{package.PLACE}/tests/level_zero/test_observe.py")
     for suite in package.OLD_LOADERS:
         env = package.old_loader(suite)
         yield Case("ze_ipc", f"the loader of {suite}", doctor, env=env)
@@ -251,6 +261,9 @@ def _old_loader_cases(doctor: tuple[str, ...]) -> Iterator[Case]:
         yield Case("ze_ipc", f"the loader of {suite}, wrapping", doctor, env=wrapped)
         tests = (*native, "loader or intercept")
         yield Case("ze_ipc", f"the loader of {suite}, native", tests, env=env, limit=200.0)
+        # It turns its tracing layer on at its start only.
+        traced = {**env, "ZE_ENABLE_TRACING_LAYER": "1"} if suite == "bookworm" else env
+        yield Case("ze_ipc", f"the loader of {suite}, observed", observe, env=traced, limit=200.0)
 
 
 def _label(name: str, code: int) -> str:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from debian_packages import AptRoot, NoPackages, cache_directory, locked
 from real_stack import wheels
-from real_stack.root import Root, Unavailable
+from real_stack.root import Broken, Root, Unavailable
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
 # Where this checkout is put in the root, which other checkouts use, too.
 PLACE = f"/opt/ze-ipc-package-{sha256(str(TESTS).encode()).hexdigest()[:8]}"
+RANGE_DRIVER = f"{PLACE}/librange_driver.so"
+"""Our driver that has the range extension, for the real loader."""
 OLD_LOADERS = ("bookworm", "trixie")
 """Suites whose loaders (1.8.12, 1.20.6) are older than functions that the driver has."""
 IGNORED = shutil.ignore_patterns("__pycache__", ".*")
@@ -30,7 +32,7 @@ def install(root: Root) -> None:
     shutil.copytree(Path(ze_ipc.__file__).parent, place / "ze_ipc", ignore=IGNORED)
     for compiled in Path(_ze.__file__).parent.glob("*.so"):
         shutil.copy(compiled, place / "ze_ipc")
-    for name in ("helpers", "level_zero"):
+    for name in ("helpers", "level_zero", "device"):
         shutil.copytree(TESTS / name, place / "tests" / name, ignore=IGNORED)
     shutil.copy(TESTS / "conftest.py", place / "tests")
     shutil.copytree(TESTS / "real/sycl", place / "tests/real/sycl", ignore=IGNORED)
@@ -38,8 +40,18 @@ def install(root: Root) -> None:
         (place / "needs").symlink_to("/" + str(site.relative_to(root.path)))
     # The test driver is compiled there, with our declarations.
     shutil.copytree(TESTS.parent / "native/ze", place / "native/ze", ignore=IGNORED)
+    _compile_range_driver(root)
     for suite in OLD_LOADERS:
         shutil.copytree(_old_loader(suite), place / "loaders" / suite, symlinks=True)
+
+
+def _compile_range_driver(root: Root) -> None:
+    program = "import sys; from pathlib import Path; from helpers import libraries; "
+    program += "libraries.range_driver(Path(sys.argv[1]))"
+    command = [f"{wheels.OWN_ENVIRONMENT}/bin/python", "-c", program, RANGE_DRIVER]
+    result = root.run(command, limit=120, env=ENVIRONMENT)
+    if not result.ok:
+        raise Broken(f"the test driver does not compile in the root:\n{result.output}")
 
 
 def _old_loader(suite: str) -> Path:

@@ -1,4 +1,5 @@
 #include "ze_table.h"
+#include "ze_observe.h"
 #include "ze_space.h"
 #include "fds.h"
 #include "object_reply.h"

@@ -53,6 +53,20 @@ int ze_objects_export(struct ze_space *space, const uint64_t *objects, uint64_t 
 int ze_objects_import(struct ze_space *space, const int32_t *fds, uint64_t count, uint64_t *objects, uint64_t *done,
                       uint32_t *result);
 
+/*
+ * An object that other code of this process owns, in a context of its own, with one reference more. Its memory can be
+ * exported until that is released, even if its owner destroys it, as long as ze_spaces_keep hears of that. spare_fd:
+ * see ze_spaces_spare_fd.
+ */
+int ze_object_borrow(struct ze_space *space, ze_physical_mem_handle_t handle, ze_context_handle_t owner, uint64_t size,
+                     int spare_fd, uint64_t *number);
+
+/* Its owner is about to use the descriptor that the driver keeps for an object: it is not to be closed from here on. */
+void ze_spaces_spare_fd(ze_physical_mem_handle_t handle);
+
+/* Before the owner of a physical memory object destroys it: whoever has borrowed it takes a descriptor of it. */
+void ze_spaces_keep(ze_physical_mem_handle_t handle);
+
 /* The driver's handle of an object that is held, or null. */
 ze_physical_mem_handle_t ze_object_handle(struct ze_space *space, uint64_t object);
 

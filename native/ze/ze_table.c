@@ -130,6 +130,36 @@ int ze_table_from_driver(struct ze_table *table, const char *driver, uint32_t ve
     return filled;
 }
 
+int ze_driver_entries(const char *driver, uint32_t version)
+{
+    void *handle = dlopen(driver, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    union driver_table mem, physical;
+    int found = 0;
+
+    if (!handle)
+        return -1;
+    ask_driver(handle, "zeGetMemProcAddrTable", version, &mem);
+    ask_driver(handle, "zeGetPhysicalMemProcAddrTable", version, &physical);
+    if (mem.mem.pfnPutIpcHandle || dlsym(handle, "zeMemPutIpcHandle"))
+        found |= ZE_DRIVER_PUT;
+    if (mem.mem.pfnGetIpcHandleWithProperties || dlsym(handle, "zeMemGetIpcHandleWithProperties"))
+        found |= ZE_DRIVER_WITH_PROPERTIES;
+    if (physical.physical_mem.pfnGetProperties || dlsym(handle, "zePhysicalMemGetProperties"))
+        found |= ZE_DRIVER_PHYSICAL_PROPERTIES;
+    dlclose(handle);
+    return found;
+}
+
+void ze_table_trim(struct ze_table *table, uint32_t found)
+{
+    if (!(found & ZE_DRIVER_PUT))
+        table->MemPutIpcHandle = NULL;
+    if (!(found & ZE_DRIVER_WITH_PROPERTIES))
+        table->MemGetIpcHandleWithProperties = NULL;
+    if (!(found & ZE_DRIVER_PHYSICAL_PROPERTIES))
+        table->PhysicalMemGetProperties = NULL;
+}
+
 void *ze_raw_handle(const char *library, uint32_t kind, void *handle)
 {
     void *loader = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);

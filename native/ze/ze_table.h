@@ -29,6 +29,19 @@ int ze_table_open(struct ze_table *table, const char *library, char *error, size
  */
 int ze_table_from_driver(struct ze_table *table, const char *driver, uint32_t version);
 
+/* Entries that a driver may be too old for, while its loader exports them all the same. */
+enum {
+    ZE_DRIVER_PUT = 1,
+    ZE_DRIVER_WITH_PROPERTIES = 2,
+    ZE_DRIVER_PHYSICAL_PROPERTIES = 4,
+};
+
+/* Which of those a driver has, or -1 if it is not loaded. */
+int ze_driver_entries(const char *driver, uint32_t version);
+
+/* Takes out of the table those that no driver has. */
+void ze_table_trim(struct ze_table *table, uint32_t found);
+
 /*
  * The driver's handle behind a handle of the loader, by the function that the loader exports for it; the same handle
  * where the loader wraps nothing. kind is zel_handle_type_t.

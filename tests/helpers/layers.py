@@ -35,6 +35,7 @@ LAYER_OF = {
     "chunked_rows": 2,
     "mapping_table": 2,
     "walk": 2,
+    "overlay": 2,
     "manifest": 2,
     "handle": 2,
     "host": 3,

@@ -32,6 +32,10 @@ def transport(state: State) -> str:
     return str(state["view"].transport)
 
 
+def drop_exported(state: State) -> None:
+    state.pop("reservation").close()
+
+
 def read_exported(state: State, at: int, size: int) -> bytes:
     return bytes(state["device"].read(state["reservation"].ptr + at, size))
 
@@ -54,11 +58,45 @@ def driver_refusals(state: State, page: int) -> dict[str, str]:
         }
         for name, (ptr, size) in cases.items():
             try:
-                native.put(native.export(ptr, size))
+                native.put(native.export(ptr, size, 0, None))
                 said[name] = "nothing"
             except errors.ZeIpcError as error:
                 said[name] = type(error).__name__
     return said
+
+
+def observe_refusal(state: State) -> tuple[str, str]:
+    """(class, hint) of the error that observing gives, or nothing."""
+    try:
+        ze_ipc.observe().close()
+    except ze_ipc.ZeIpcError as error:
+        return type(error).__name__, error.hint
+    return "nothing", ""
+
+
+def offset_refusal(state: State, page: int) -> tuple[str, str]:
+    """(class, call) of the error that mapping an object from its second page on gives."""
+    device = state["device"]
+    with device.reserve(page) as reservation, device.physical_memory(2 * page) as memory:
+        reservation.map(memory, at=0, size=page)
+        reservation.unmap(0, page)
+        try:
+            reservation.map(memory, at=0, offset=page, size=page)
+        except ze_ipc.ZeIpcError as error:
+            return type(error).__name__, error.call
+    return "nothing", ""
+
+
+def export_typed(state: State, page: int, handle_type: Any) -> bytes | int:
+    """A handle of a type, or the code of its refusal."""
+    device = state["device"]
+    with device.reserve(page) as reservation, device.physical_memory(page) as memory:
+        reservation.map(memory, at=0)
+        try:
+            with device.get_ipc_handle(reservation.ptr, page, handle_type=handle_type) as handle:
+                return bytes(handle)
+        except ze_ipc.ZeIpcError as error:
+            return int(error.result)
 
 
 def refusal(state: State, handle: bytes) -> str:

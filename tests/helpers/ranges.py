@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import ze_ipc
@@ -18,6 +19,16 @@ def pattern(size: int, seed: int) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
+LARGE = 2 << 20
+"""Level Zero: sizes from here on are multiples of it."""
+
+
+def whole(device: ze_ipc.Device, size: int) -> int:
+    """The smallest size of a reservation that has room for ``size`` bytes."""
+    page = LARGE if device.backend == "level_zero" and size >= LARGE else device.page_size
+    return -(-size // page) * page
+
+
 def limit_fds(state: State, number: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
 
@@ -27,7 +38,7 @@ def second_device() -> ze_ipc.Device:
 
 
 def open_device(
-    state: State, device: int = 0, backend: Literal["level_zero", "xe", "mock"] | None = None
+    state: State, device: int | str = 0, backend: Literal["level_zero", "xe", "mock"] | None = None
 ) -> None:
     wanted: Any = backend or os.environ.get("ZE_IPC_TEST_BACKEND", "mock")
     state["device"] = ze_ipc.open_device(wanted, device)
@@ -79,7 +90,7 @@ def reexport(state: State, offset: int = 0, size: int | None = None) -> bytes:
 def export_range(state: State, objects: int, size: int, pattern: bytes) -> bytes:
     """Make a range of objects, each filled with one byte of the pattern in turn, and export it."""
     device = state["device"]
-    reservation = state["reservation"] = device.reserve(objects * size)
+    reservation = state["reservation"] = device.reserve(whole(device, objects * size))
     for index in range(objects):
         with device.physical_memory(size) as memory:
             reservation.map(memory, at=index * size)
@@ -112,7 +123,7 @@ def close_all(state: State) -> None:
 def export_stamped(state: State, objects: int, size: int) -> bytes:
     """A sparse range of many objects; every hundredth is stamped with its number."""
     device = state["device"]
-    reservation = state["reservation"] = device.reserve(objects * size)
+    reservation = state["reservation"] = device.reserve(whole(device, objects * size))
     for index in range(objects):
         with device.physical_memory(size) as memory:
             reservation.map(memory, at=index * size)
@@ -138,13 +149,76 @@ def gpu_copy(state: State, dst: int, src: int, size: int) -> None:
     state["device"].copy(view.ptr + dst, view.ptr + src, size)
 
 
-def cpu_view(state: State, at: int, size: int, data: bytes = b"") -> bytes:
+def cpu_view(state: State, at: int, size: int, data: bytes = b"", name: str = "view") -> bytes:
     """Bytes of the view as the CPU sees them, and then what is written there the same way."""
-    with memoryview(state["view"]) as window:
+    with memoryview(state[name]) as window:
         seen = bytes(window[at : at + size])
         if data:
             window[at : at + len(data)] = data
     return seen
+
+
+def on_view(
+    state: State, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> Any:
+    """A function of this module that takes a view's name."""
+    return function(state, *arguments, name=name)
+
+
+def facts_of_view(state: State, name: str = "view") -> dict[str, Any]:
+    view = state[name]
+    return {key: getattr(view, key) for key in ("ptr", "size", "objects", "read_only", "transport")}
+
+
+def address_range_of(state: State, offset: int, name: str = "view") -> tuple[int, int]:
+    found: tuple[int, int] = state["device"].address_range(state[name].ptr + offset)
+    return found
+
+
+def cpu_view_is_read_only(state: State, name: str = "view") -> bool:
+    with memoryview(state[name]) as window:
+        return window.readonly
+
+
+def cpu_view_after_close(state: State, name: str = "view") -> tuple[bytes, str]:
+    """What a CPU view shows when its range is closed, and the error of asking for another one."""
+    view = state[name]
+    window = memoryview(view)
+    view.close()
+    seen = bytes(window)
+    window.release()
+    try:
+        memoryview(view).release()
+    except (BufferError, ze_ipc.Closed) as error:
+        return seen, type(error).__name__
+    return seen, "nothing"
+
+
+def reexport_view(state: State, offset: int, size: int, name: str = "view") -> bytes:
+    """A handle of a part of an open range; close_device() ends it."""
+    handle = state["device"].get_ipc_handle(state[name].ptr + offset, size)
+    state.setdefault("handles", []).append(handle)
+    return bytes(handle)
+
+
+def put_handles(state: State) -> None:
+    for handle in state.pop("handles", ()):
+        handle.close()
+
+
+def read_at(state: State, ptr: int, size: int) -> bytes:
+    data: bytes = state["device"].read(ptr, size)
+    return data
+
+
+def close_device(state: State) -> None:
+    put_handles(state)
+    state.pop("device").close()
+
+
+def can_open(state: State, handle: bytes) -> tuple[bool, str]:
+    check = state["device"].can_open(handle)
+    return check.ok, check.reason
 
 
 def open_again(state: State, handle: bytes) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -16,8 +14,6 @@ from helpers import native_way, ranges
 from ze_ipc import loader
 from ze_ipc.peer_process import Peer
 
-HERE = Path(__file__).parent
-API = HERE.parents[1] / "native/ze"
 PAGE = 4096
 
 THROUGH: dict[str, dict[str, str]] = {
@@ -28,17 +24,6 @@ THROUGH: dict[str, dict[str, str]] = {
     "tracing": {"ZE_ENABLE_TRACING_LAYER": "1"},
 }
 """What is between us and the driver: nothing, or the system's loader and its layers."""
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The driver under the name of a loader."""
-    target = tmp_path_factory.mktemp("range-driver") / "libze_loader.so.1"
-    command = [shutil.which("gcc") or "cc", "-std=gnu11", "-D_GNU_SOURCE", "-shared", "-fPIC"]
-    command += ["-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-Wl,-Bsymbolic", f"-I{API}"]
-    sources = [str(HERE / name) for name in ("range_driver.c", "empty_tables.c")]
-    subprocess.run([*command, "-o", str(target), *sources], check=True, timeout=60)
-    return target
 
 
 @pytest.fixture(scope="session")
@@ -89,25 +74,28 @@ def _close(peer: Peer) -> None:
         peer.call(ranges.close_all)
 
 
-@pytest.mark.parametrize(
-    ("start", "size"), [(0, 4 * PAGE), (PAGE, PAGE), (100, 3 * PAGE), (4095, 2)]
-)
-def test_the_drivers_handle_travels(process: Callable[[], Peer], start: int, size: int) -> None:
+def test_the_drivers_handle_travels(process: Callable[[], Peer]) -> None:
     exporter, importer = process(), process()
     assert exporter.call(native_way.describe)["way"] == "native"
-    handle, data = exporter.call(native_way.export_offsets, PAGE, start, size)
-    assert handle[:5] == b"range"
-    ptr, opened = importer.call(ranges.open_view, handle)
-    assert (opened, ptr % PAGE) == (size, start % PAGE)
-    assert importer.call(ranges.read_view) == data
-    assert importer.call(native_way.transport) == "native"
-    assert importer.call(ranges.address_range, size // 2) == (True, size)
-    importer.call(ranges.write_view, size - 1, b"!")
-    assert exporter.call(native_way.read_exported, start + size - 1, 1) == b"!"
-    exporter.call(ranges.put_handle)
-    assert importer.call(native_way.refusal, handle) == "InvalidArgument"
+    for start, size in ((0, 4 * PAGE), (PAGE, PAGE), (100, 3 * PAGE), (4095, 2)):
+        handle, data = exporter.call(native_way.export_offsets, PAGE, start, size)
+        assert handle[:5] == b"range"
+        ptr, opened = importer.call(ranges.open_view, handle)
+        assert (opened, ptr % PAGE) == (size, start % PAGE)
+        assert importer.call(ranges.read_view) == data
+        assert importer.call(native_way.transport) == "native"
+        assert importer.call(ranges.address_range, size // 2) == (True, size)
+        importer.call(ranges.write_view, size - 1, b"!")
+        assert exporter.call(native_way.read_exported, start + size - 1, 1) == b"!"
+        exporter.call(ranges.put_handle)
+        assert importer.call(native_way.refusal, handle) == "InvalidArgument"
+        importer.call(ranges.close_view)
+        exporter.call(native_way.drop_exported)
+    handle, _ = exporter.call(native_way.export_offsets, PAGE, 0, PAGE)
+    importer.call(ranges.open_view, handle)
+    importer.call(ranges.write_view, 0, b"!")
     exporter.kill()
-    assert importer.call(ranges.read_view, size - 1, 1) == b"!"
+    assert importer.call(ranges.read_view, 0, 1) == b"!"
 
 
 def test_the_drivers_own_refusals(process: Callable[[], Peer]) -> None:
@@ -133,13 +121,41 @@ def test_without_the_extension_it_is_said_what_is_missing(
     process: Callable[[], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZE_TEST_NO_RANGE", "1")
-    monkeypatch.setenv("ZE_TEST_NO_PROPERTIES", "1")
     exporter = process()
     described = exporter.call(native_way.describe)
-    if described["way"] == "unsupported":
-        assert "zePhysicalMemGetProperties" in described["reason"]
+    assert described["way"] == "unsupported"
+    assert "zePhysicalMemGetProperties" in described["reason"]
     name, text = exporter.call(native_way.export_refusal, PAGE, 1)
-    assert name == "UnsupportedFeature" or described["way"] == "emulated", text
+    assert name == "UnsupportedFeature", text
+    assert described["reason"] in text
+
+
+def test_objects_of_several_tiles_are_mapped_whole(
+    process: Callable[[], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert process().call(native_way.offset_refusal, PAGE) == ("nothing", "")
+    monkeypatch.setenv("ZE_TEST_TILES", "2")
+    refused = process().call(native_way.offset_refusal, PAGE)
+    assert refused == ("UnsupportedFeature", "zeVirtualMemMap")
+
+
+def test_a_handle_type_is_chained_behind_the_range(process: Callable[[], Peer]) -> None:
+    exporter = process()
+    types = {}
+    for name in (None, "default"):
+        handle = exporter.call(native_way.export_typed, PAGE, name)
+        types[name] = int.from_bytes(handle[16:20], "little")  # where this driver writes it down
+    assert types == {None: 0, "default": 1}
+    refused = exporter.call(native_way.export_typed, PAGE, "fabric")
+    assert refused == ze_ipc.Result.UNSUPPORTED_ENUMERATION
+
+
+def test_a_loader_that_cannot_trace_says_so(process: Callable[[], Peer], through: str) -> None:
+    found = loader.first_found(loader.LOADERS, {"zelEnableTracingLayer": ""})
+    at_start_only = bool(found.missing_entries) and through != "tracing"
+    refusal, _ = process().call(native_way.observe_refusal)
+    cannot = through == "alone" or at_start_only
+    assert refusal == ("UnsupportedFeature" if cannot else "nothing")
 
 
 def test_handles_of_the_two_ways_do_not_mix(process: Callable[[], Peer]) -> None:

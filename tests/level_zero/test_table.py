@@ -75,6 +75,22 @@ def test_an_old_loader_is_completed_by_its_driver(old_loader: tables.Table, tmp_
     ffi.dlclose(keep)
 
 
+def test_what_no_driver_implements_is_missing(old_loader: tables.Table, tmp_path: Path) -> None:
+    (tmp_path / "driver").mkdir()
+    driver, empty = compiled("new_driver", tmp_path), compiled("old_loader", tmp_path / "driver")
+    keep = [ffi.dlopen(name) for name in (driver, empty)]
+    old_loader.complete_from(driver)
+    old_loader.trim([str(tmp_path / "not-loaded.so")])
+    assert old_loader.has("PhysicalMemGetProperties")
+    old_loader.trim([empty, driver])  # one of them has it
+    assert old_loader.has("PhysicalMemGetProperties")
+    old_loader.trim([empty])
+    assert not old_loader.has("PhysicalMemGetProperties")
+    assert not old_loader.has("MemGetIpcHandleWithProperties")
+    for library in keep:
+        ffi.dlclose(library)
+
+
 def test_handles_of_the_loader_are_translated(old_loader: tables.Table) -> None:
     library = old_loader.library.encode()
     wrapped = ffi.cast("void *", 0x1001)

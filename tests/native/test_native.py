@@ -25,6 +25,7 @@ UNDER_TSAN = [
     "test_queues",
     "test_syncobjs",
     "test_xe_loops",
+    "test_ze_rows",
     "test_ze_space",
     "test_syncobj_fds",
     "test_exec_races",

@@ -16,6 +16,7 @@ from ze_ipc.backend import (
     IpcPath,
     OpenTimings,
     Placement,
+    SeenWindow,
     UsmKind,
 )
 from ze_ipc.desk import DeskRules
@@ -28,6 +29,7 @@ from ze_ipc.level_zero.drivers import GpuDevice
 from ze_ipc.level_zero.mappings import AddressSpace
 from ze_ipc.level_zero.native import NativeRanges
 from ze_ipc.level_zero.objects import Objects, page_size
+from ze_ipc.level_zero.observing import seen_window
 from ze_ipc.level_zero.table import Table
 from ze_ipc.xe.ask import ask_broker
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
@@ -89,6 +91,10 @@ class LevelZeroBackend:
         return LevelZeroBackend(
             inside.table, inside.gpu, self.ipc_path, info.render_node, info.is_mock, context
         )
+
+    def seen(self, start: int, end: int) -> SeenWindow | None:
+        """What other code of this process has in ``[start, end)``, while that is observed."""
+        return seen_window(self._context, start, end)
 
     # ---- objects
 

@@ -73,11 +73,14 @@ class Context:
         if last:
             self._destroy()
 
-    def handle_for(self, entry: str) -> Any:
-        """The context as an entry takes it: the driver's own where the entry is the driver's."""
+    def handle_for(self, entry: str, foreign: int = 0) -> Any:
+        """The context, or another one, as an entry takes it: the driver's own where the entry is
+        the driver's.
+        """
+        handle = pointer(foreign) if foreign else self.handle
         if entry not in self.table.from_driver:
-            return self.handle
-        return lib.ze_raw_handle(self.table.library.encode(), _CONTEXT_HANDLE, self.handle)
+            return handle
+        return lib.ze_raw_handle(self.table.library.encode(), _CONTEXT_HANDLE, handle)
 
     def close(self) -> None:
         """Destroy what objects are left, and the context; idempotent. A forked child only

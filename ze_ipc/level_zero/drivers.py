@@ -62,10 +62,11 @@ def find_drivers(table: Table) -> list[Driver]:
         table.call("DriverGet", count, ffi.NULL)
         handles = ffi.new("ze_driver_handle_t[]", max(1, count[0]))
         table.call("DriverGet", count, handles)
-    for name in driver_candidates():
-        path = find(name)
-        if path is not None and table.missing():
-            table.complete_from(str(path))
+    paths = [str(path) for path in map(find, driver_candidates()) if path is not None]
+    for path in paths:
+        if table.missing():
+            table.complete_from(path)
+    table.trim(paths)
     return [_driver(table, handles[index]) for index in range(count[0])]
 
 

@@ -24,7 +24,11 @@ def decide(table: Table, extensions: Mapping[str, int]) -> IpcPath:
         why = f"the driver has no {RANGE_EXTENSION}"
     lacks = _lacking(table, _EMULATED)
     if lacks:
-        return IpcPath("unsupported", f"{why}, and neither loader nor driver has {lacks}")
+        return IpcPath(
+            "unsupported",
+            f"{why}, and loader or driver lack {lacks}: the objects of a range cannot leave this "
+            "process one by one (Intel's driver 26.27 has it)",
+        )
     how = "objects travel as dma-bufs from zePhysicalMemGetProperties to zePhysicalMemCreate"
     return IpcPath("emulated", f"{why}: {how}")
 

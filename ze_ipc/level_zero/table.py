@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 from typing import Any
 
@@ -59,6 +61,13 @@ class Table:
                 library=self.library,
             )
         return int(function(*arguments))
+
+    def trim(self, drivers: list[str]) -> None:
+        """Forget what the loader exports and no driver that it has loaded implements."""
+        found = [lib.ze_driver_entries(driver.encode(), DDI_VERSION) for driver in drivers]
+        loaded = [mask for mask in found if mask >= 0]
+        if loaded:
+            lib.ze_table_trim(self.pointer, functools.reduce(operator.or_, loaded))
 
     def complete_from(self, driver: str) -> bool:
         """Take what an old loader lacks from a driver that it has loaded; whether it is loaded."""
