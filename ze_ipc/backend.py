@@ -169,6 +169,8 @@ class Backend(Protocol):
     name: Literal["xe", "level_zero"]
     info: DeviceInfo
     ipc_path: IpcPath
+    opens_few: bool
+    """Whether open_extents() ever does anything."""
 
     @property
     def native(self) -> NativeRanges | None:

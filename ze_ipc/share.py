@@ -109,7 +109,7 @@ def open_range(
         timings.connecting = clock.step()
         connection.request(skip_objects=held is not None)
         raw = connection.manifest(device._backend.receive_bytes)
-        if held is None and (fds := connection.few):
+        if held is None and device._backend.opens_few and (fds := connection.few):
             view = _open_few(
                 device, connection, fds, raw, key, fields.pid, deadline, timings, clock, reserve
             )

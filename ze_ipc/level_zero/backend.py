@@ -43,6 +43,7 @@ class LevelZeroBackend:
     """One device of a driver, with a context of our own; implements ``ze_ipc.backend.Backend``."""
 
     name: Literal["xe", "level_zero"] = "level_zero"
+    opens_few = False
 
     def __init__(
         self,

@@ -50,6 +50,7 @@ class XeBackend:
     name: Literal["xe", "level_zero"] = "xe"
     ipc_path = IpcPath("emulated", "the kernel driver shares objects, one dma-buf each")
     native = None
+    opens_few = True
     sycl_place = None
 
     def seen(self, start: int, end: int) -> None:
