@@ -115,6 +115,27 @@ def foreign_private(platform: Platform) -> Iterator[Script]:
             yield script
 
 
+def views_of_what_was_offered(platform: Platform) -> Iterator[Script]:
+    """A view of an object that needs not be kept: pages that were touched before stay."""
+    for placement in platform.placements:
+        script = Script(f"found/view-of-what-was-offered/placement={placement}")
+        fd = script.open()
+        space = vm(script, fd)
+        handle = gem(script, fd, 2 << 20, placement)
+        bind(script, fd, space, op_fields(BASE, 64 * KIB, handle), Fence(script))
+        view = cpu_map(script, fd, handle, 2 << 20)
+        script.store(view, 0, 5)
+        fields: dict[str, Value] = {
+            "vm_id": space, "start": BASE, "range": 64 * KIB, "type": 3, "purge_state_val.val": 1,
+        }  # fmt: skip
+        script.ioctl(fd, "XE_MADVISE", fields)
+        script.load(view, 0)
+        script.load(view, 1 << 20)
+        script.ioctl(fd, "XE_MADVISE", {**fields, "purge_state_val.val": 0})
+        script.load(view, 1 << 20)
+        yield script
+
+
 def programs(platform: Platform) -> Iterator[Script]:
     """Random programs that are the same for ever (until their steps mean something else)."""
     for number in range(PROGRAMS):
@@ -188,6 +209,7 @@ def create_one(script: Script, fd: str, kind: str, space: str) -> None:
 
 
 FAMILIES = (
+    views_of_what_was_offered,
     foreign_private,
     number_zero,
     advised_userptrs,
