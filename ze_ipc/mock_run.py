@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -168,31 +168,34 @@ def _seen_from(top: Path, path: Path) -> str:
 
 
 def _run_here(command: list[str], variables: dict[str, str]) -> int:
-    try:
-        process = subprocess.Popen(command, env=variables)
-    except OSError as error:
-        raise _start_failure(error.errno or 0, command) from error
-    return _wait(process)
+    with _forwarding() as start:
+        try:
+            process = start(lambda: subprocess.Popen(command, env=variables))
+        except OSError as error:
+            raise _start_failure(error.errno or 0, command) from error
+        return _status(process.wait())
 
 
 def _run_in_root(command: list[str], variables: dict[str, str], root: str) -> int:
     """A helper process enters the root; what it could not do comes back through a pipe."""
     reading, writing = os.pipe()
     plan = {"root": root, "command": command, "environment": variables}
-    with open(reading, "rb") as report, tempfile.TemporaryFile() as file:  # noqa: PTH123
+    with (
+        open(reading, "rb") as report,  # noqa: PTH123
+        tempfile.TemporaryFile() as file,
+        _forwarding() as start,
+    ):
         try:
             file.write(json.dumps(plan).encode())
             file.seek(0)
             descriptors = (file.fileno(), writing)
             # It runs without the variables: until the chroot, its paths are those of this side.
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", mock_chroot.__file__, *map(str, descriptors)],
-                pass_fds=descriptors,
-            )
+            helper = [sys.executable, "-I", "-S", mock_chroot.__file__, *map(str, descriptors)]
+            process = start(lambda: subprocess.Popen(helper, pass_fds=descriptors))
         finally:
             os.close(writing)
         failure = report.read()
-    status = _wait(process)
+        status = _status(process.wait())
     if not failure:
         return status
     stage, number = json.loads(failure)
@@ -213,26 +216,41 @@ def _start_failure(number: int, command: list[str]) -> Exception:
     return KernelError("cannot start the command", call="execve", errno=number, command=command[0])
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    with _forwarding(process):
-        status = process.wait()
-    return 128 - status if status < 0 else status
+def _status(code: int) -> int:
+    return 128 - code if code < 0 else code
+
+
+_Process = subprocess.Popen[bytes]
 
 
 @contextlib.contextmanager
-def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Hand signals on to the command; a terminal sends its own to both, then only survive them."""
+def _forwarding() -> Iterator[Callable[[Callable[[], _Process]], _Process]]:
+    """Gives what starts the command. Signals are handed on to it, also those that come while it is
+    being started; a terminal sends its own to both, then only survive them.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda popen: popen()
         return
+    started: list[_Process] = []
+    early: list[int] = []
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        if number not in _TERMINAL or not _in_foreground():
-            process.send_signal(number)
+        if number in _TERMINAL and _in_foreground():
+            return
+        if started:
+            started[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def start(popen: Callable[[], _Process]) -> _Process:
+        started.append(popen())
+        for number in early:
+            started[0].send_signal(number)
+        return started[0]
 
     before = {number: signal.signal(number, forward) for number in (*_FORWARDED, *_TERMINAL)}
     try:
-        yield
+        yield start
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -477,7 +477,7 @@ def _trusted(sock: socket.socket, directory: str) -> socket.socket:
     with ExitStack() as undo:
         undo.callback(sock.close)
         uid = peer_of(sock).uid
-        if uid in {os.geteuid(), 0, *_exporter_uids()}:
+        if uid in {os.geteuid(), 0, *exporter_uids()}:
             undo.pop_all()
             return sock
     raise AccessDenied(
@@ -488,7 +488,8 @@ def _trusted(sock: socket.socket, directory: str) -> socket.socket:
     )
 
 
-def _exporter_uids() -> set[int]:
+def exporter_uids() -> set[int]:
+    """The users beside root and ourselves whose brokers are believed: ZE_IPC_EXPORTER_UIDS."""
     text = os.environ.get("ZE_IPC_EXPORTER_UIDS", "")
     try:
         return {int(uid) for uid in text.replace(",", " ").split()}

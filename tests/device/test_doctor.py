@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import resource
@@ -9,6 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from ze_ipc import xe
+from ze_ipc.cli import doctor_gpu
+from ze_ipc.xe.nodes import Looked
 
 
 def doctor(*arguments: str, fds: int | None = None, **env: str) -> tuple[int, dict[str, Any]]:
@@ -61,6 +68,42 @@ def test_what_is_not_right_has_a_fix(tmp_path: Path) -> None:
     for check in report["checks"]:
         assert check["fix"] or check["verdict"] in ("ok", "failure"), check
     assert named(report, "broker directory")["fix"]
+
+
+def test_who_may_open_and_who_is_believed() -> None:
+    uid = os.geteuid()
+    _, report = doctor(ZE_IPC_EXPORTER_UIDS="4242")
+    assert f"uid {uid}" in named(report, "may open ours")["found"]
+    assert "4242" in named(report, "believed exporters")["found"]
+    code, report = doctor(ZE_IPC_EXPORTER_UIDS="somebody")
+    wrong = named(report, "believed exporters")
+    assert (code, wrong["verdict"]) == (1, "failure")
+    assert "somebody" in wrong["found"]
+    assert wrong["fix"]
+
+
+def test_a_node_that_cannot_be_opened_names_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = tmp_path / "renderD128"
+    node.touch()
+    shared = Looked(str(node), "", "open: Permission denied")
+    monkeypatch.setattr(os, "getegid", lambda: node.stat().st_gid + 1)
+    monkeypatch.setattr(os, "getgroups", list)
+    group = grp.getgrgid(node.stat().st_gid).gr_name
+    for seen, fix in (
+        (shared, f"-aG {group} "),
+        (Looked(str(node), "i915", "driver i915"), "xe driver"),
+        (Looked(str(tmp_path / "renderD129"), "", "gone"), "--device"),
+    ):
+        monkeypatch.setattr(xe, "look", lambda seen=seen: [seen])
+        (check,) = doctor_gpu.render_nodes()
+        assert check.verdict == "warning"
+        assert fix in check.fix
+    monkeypatch.setattr(os, "getgroups", lambda: [node.stat().st_gid])
+    monkeypatch.setattr(xe, "look", lambda: [shared])
+    (check,) = doctor_gpu.render_nodes()
+    assert "chmod" in check.fix
 
 
 def test_a_loader_that_cannot_load_says_why(tmp_path: Path) -> None:

