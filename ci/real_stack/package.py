@@ -36,6 +36,8 @@ def install(root: Root) -> None:
         shutil.copytree(TESTS / name, place / "tests" / name, ignore=IGNORED)
     shutil.copy(TESTS / "conftest.py", place / "tests")
     shutil.copytree(TESTS / "real/sycl", place / "tests/real/sycl", ignore=IGNORED)
+    # Its example is run there, too.
+    shutil.copy(TESTS.parent / "docs/howto/dpctl.md", place / "tests/real/sycl")
     for site in (root.path / wheels.OWN_ENVIRONMENT.lstrip("/")).glob("lib/python3*/site-packages"):
         (place / "needs").symlink_to("/" + str(site.relative_to(root.path)))
     # The test driver is compiled there, with our declarations.

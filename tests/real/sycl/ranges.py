@@ -5,7 +5,9 @@ Usage: ranges.py [--sabotage]. Exit: 0 right, 3 wrong bytes.
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import dpctl
 import dpctl.memory as memory
@@ -57,6 +59,17 @@ def check_lifetime(view: ze_ipc.ImportedRange) -> None:
             raise AssertionError("closed under SYCL's feet")
 
 
+def documented(handle: bytes) -> bytes:
+    """The first bytes of the range, as the page of dpctl in the documentation reads them."""
+    page = Path(__file__).with_name("dpctl.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, object] = {"handle": handle}
+    exec(compile(example, "dpctl.md", "exec"), names)
+    values = names["values"]
+    assert isinstance(values, bytes)
+    return values
+
+
 def main() -> int:
     queue = dpctl.SyclQueue("level_zero:gpu")
     answer = np.random.default_rng(4).integers(1, 255, OBJECTS * PAGE, dtype=np.uint8)
@@ -66,6 +79,9 @@ def main() -> int:
         with sycl.open_ipc_handle(device, handle, queue) as view:
             bad = wrong(queue, view, answer)
             check_lifetime(view)
+        values = documented(handle)
+        assert len(values) == 4096, len(values)
+        bad += int(np.count_nonzero(np.frombuffer(values, np.uint8) != answer[: len(values)]))
         back = exporter.call(native_way.read_exported, 0, OBJECTS * PAGE)
         bad += int(np.count_nonzero(np.frombuffer(back, np.uint8) != answer))
         exporter.call(ranges.close_all)
