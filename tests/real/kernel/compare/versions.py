@@ -74,6 +74,8 @@ LACKS: dict[str, tuple[Lack, ...]] = {
         Lack("SYNCOBJ_HANDLE_TO_FD", r" 16:8=1\b", "0 0", "6.16", "`point` is looked at"),
         Lack("SYNCOBJ_FD_TO_HANDLE", r" 4:4=[23]\b", NO_SUCH, "6.16", "flag TIMELINE"),
         Lack("SYNCOBJ_FD_TO_HANDLE", r" 16:8=1\b", "0 0", "6.16", "`point` is looked at"),
+        Lack("SYNCOBJ_CREATE", r" 0:4>[34] 0:4\?$", "0 0 0:4=0x", "7.x",
+             "a syncobj that is destroyed by the number 0 makes 0 the next number"),
         Lack("M", "", NO_SUCH, "7.x", "a CPU mapping keeps the object's place among the offsets"),
     ),
 }  # fmt: skip
