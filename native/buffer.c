@@ -1,36 +1,8 @@
 /* ze_ipc._buffer: a base type that gives Python classes the buffer protocol on every Python from 3.10 on.
 
-   A Python class can only offer a buffer by itself since 3.12 (PEP 688). The structure and the two slot numbers below
-   are those of CPython's stable ABI since 3.11; 3.10 has the same layout without promising it. */
-#include <Python.h>
+   A Python class can only offer a buffer by itself since 3.12 (PEP 688). */
+#include "py_buffer.h"
 #include <string.h>
-
-#if Py_LIMITED_API + 0 < 0x030b0000
-typedef struct {
-    void *buf;
-    PyObject *obj;
-    Py_ssize_t len;
-    Py_ssize_t itemsize;
-    int readonly;
-    int ndim;
-    char *format;
-    Py_ssize_t *shape;
-    Py_ssize_t *strides;
-    Py_ssize_t *suboffsets;
-    void *internal;
-} Py_buffer;
-#define Py_bf_getbuffer 1
-#define Py_bf_releasebuffer 2
-#define PyBUF_WRITABLE 0x0001
-#define PyBUF_FORMAT 0x0004
-#define PyBUF_ND 0x0008
-#define PyBUF_STRIDES (0x0010 | PyBUF_ND)
-#define PyBUF_C_CONTIGUOUS (0x0020 | PyBUF_STRIDES)
-#define PyBUF_F_CONTIGUOUS (0x0040 | PyBUF_STRIDES)
-#define PyBUF_ANY_CONTIGUOUS (0x0080 | PyBUF_STRIDES)
-int PyBuffer_FillInfo(Py_buffer *view, PyObject *owner, void *address, Py_ssize_t size, int readonly, int flags);
-int PyObject_GetBuffer(PyObject *owner, Py_buffer *view, int flags);
-#endif
 
 #define FORMAT_SIZE 8
 

@@ -2,31 +2,10 @@
 
    The layouts are those of DLPack 1.0, and of 0.x for consumers that do not name a version. A tensor is given back by
    its deleter, from any thread, with or without the interpreter's lock, also after the interpreter has ended. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "py_buffer.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-
-#if Py_LIMITED_API + 0 < 0x030b0000
-/* Of the stable ABI since 3.11; see buffer.c. */
-typedef struct {
-    void *buf;
-    PyObject *obj;
-    Py_ssize_t len;
-    Py_ssize_t itemsize;
-    int readonly;
-    int ndim;
-    char *format;
-    Py_ssize_t *shape;
-    Py_ssize_t *strides;
-    Py_ssize_t *suboffsets;
-    void *internal;
-} Py_buffer;
-#define PyBUF_SIMPLE 0
-int PyObject_GetBuffer(PyObject *owner, Py_buffer *view, int flags);
-void PyBuffer_Release(Py_buffer *view);
-#endif
 
 #define VERSIONED "dltensor_versioned"
 #define PLAIN "dltensor"

@@ -13,7 +13,6 @@ import errno
 import logging
 import os
 import socket
-import struct
 import sys
 import threading
 import time
@@ -23,8 +22,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from ze_ipc.broker_desk import DeskMaker, calls_of, rules_of
+from ze_ipc.broker_doorbell import rings
 from ze_ipc.broker_limits import Limits
-from ze_ipc.broker_protocol import DOORBELL, REQUEST_SIZE, Status, encode_refusal
+from ze_ipc.broker_protocol import REQUEST_SIZE, Status, encode_refusal
 from ze_ipc.broker_watches import Watches
 from ze_ipc.desk import Desk, DeskEvent
 from ze_ipc.fds import Fd
@@ -33,12 +33,10 @@ from ze_ipc.threads import DaemonThread
 
 _log = logging.getLogger(__name__)
 
-_CREDENTIALS = struct.Struct("3i")
 _ONE = (1).to_bytes(8, sys.byteorder)
 """What is written to and read from an eventfd."""
 _OUT_OF_FDS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _REFUSALS_AT_ONCE = 64
-_RINGS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,62 +452,6 @@ class Listener:
     # The doorbell.
 
     def _answer_doorbell(self) -> None:
-        for _ in range(_RINGS_AT_ONCE):
-            if not self._take_ring():
-                return
-
-    def _take_ring(self) -> bool:
-        """Take one connected socket that came over the doorbell; False when there is no more."""
         assert self._far is not None
-        space = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(16)
-        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
-        try:
-            message, ancillary, message_flags, _ = self._far.recvmsg(
-                len(DOORBELL) + 1, space, flags
-            )
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            _log.warning("a ring cannot be taken now: %s", error)
-            return False
-        fds: list[Fd] = []
-        sender: Peer | None = None
-        for level, kind, data in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                fds += [Fd(fd) for (fd,) in struct.iter_unpack("i", data[: len(data) // 4 * 4])]
-            elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
-                sender = Peer(*_CREDENTIALS.unpack(data))
-        try:
-            if message != DOORBELL or len(fds) != 1 or message_flags & socket.MSG_CTRUNC:
-                _log.info("a ring that is none from %s", sender)
-                return True
-            sock = _connected_socket(fds[0])
-        finally:
-            for fd in fds:
-                fd.close()
-        if sock is None:
-            _log.info("a ring without a socket of its own from %s", sender)
-            return True
-        try:
-            owned = sender is not None and sender.uid == peer_of(sock).uid
-        except OSError:
-            owned = False
-        if owned:
+        for sock in rings(self._far):
             self._take(sock)
-        else:
-            _log.info("a ring with a socket of somebody else from %s", sender)
-            sock.close()
-        return True
-
-
-def _connected_socket(fd: Fd) -> socket.socket | None:
-    """The socket behind a received fd, if it is one of ours to talk over; it owns the fd then."""
-    try:
-        sock = socket.socket(fileno=fd.fileno())
-    except OSError:
-        return None
-    fd.detach()
-    if sock.family == socket.AF_UNIX and sock.type == socket.SOCK_SEQPACKET:
-        return sock
-    sock.close()
-    return None

@@ -44,12 +44,10 @@ from ze_ipc.broker_protocol import (
     error_of,
 )
 from ze_ipc.errors import (
-    AccessDenied,
     Closed,
     ExporterGone,
     InvalidArgument,
     InvalidHandle,
-    OpenTimeout,
     WrongHost,
     ZeIpcError,
 )
@@ -57,8 +55,15 @@ from ze_ipc.fds import close_fd
 from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
 from ze_ipc.os_errors import error_of_os
-from ze_ipc.policy import peer_of
-from ze_ipc.socket_dir import address_in, candidate_paths, open_trusted, socket_name
+from ze_ipc.socket_dir import candidate_paths, socket_name
+from ze_ipc.transport_dial import (
+    FIRST_DELAY,
+    LONGEST_DELAY,
+    SEQPACKET,
+    dial_broker,
+    pause,
+    timed_out,
+)
 from ze_ipc.transport_pidfd import dial_by_pidfd
 
 _log = logging.getLogger(__name__)
@@ -87,12 +92,9 @@ class Asking(Protocol):
 _CALL = "open_ipc_handle"
 _ATTEMPTS = 12
 _NO_FLAG = Flag(0)
-_SEQPACKET = int(socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
 _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 _RELEASE_SECONDS = 0.05
 _NOBODY_THERE = frozenset({-errno.ENOENT, -errno.ECONNREFUSED})
-_FIRST_DELAY = 0.002
-_LONGEST_DELAY = 0.25
 
 
 class Connection:
@@ -175,7 +177,7 @@ class Connection:
         with memoryview(manifest)[REPLY_MANIFEST:] as rest:
             rc = receive(self.fileno(), rest, MESSAGE_MANIFEST, self.deadline)
         if rc == -errno.ETIME:
-            raise _timeout("the exporter stopped in the middle of the manifest")
+            raise timed_out("the exporter stopped in the middle of the manifest")
         if rc == -errno.EBADMSG:
             raise _protocol_error("a manifest message of another size")
         if rc in (-errno.ECONNRESET, -errno.EPIPE):
@@ -269,7 +271,7 @@ class Connection:
             if self._number < 0:
                 raise Closed("the connection is closed")
             number, self._number = self._number, -1
-            self._sock = socket.socket(socket.AF_UNIX, _SEQPACKET, 0, fileno=number)
+            self._sock = socket.socket(socket.AF_UNIX, SEQPACKET, 0, fileno=number)
         return self._sock
 
     def _ask(self, flags: Flag) -> Reply:
@@ -277,11 +279,11 @@ class Connection:
             raise Closed("the connection is closed")
         handle = self._packed or self._handle.pack()
         request = encode_extend(self._first, handle) if self._first else b""
-        delay = _FIRST_DELAY
+        delay = FIRST_DELAY
         for attempt in range(_ATTEMPTS):
             if attempt:
-                _sleep(delay, self.deadline)
-                delay = min(2 * delay, _LONGEST_DELAY)
+                pause(delay, self.deadline)
+                delay = min(2 * delay, LONGEST_DELAY)
                 self._drop()
             message = None if attempt or request else self._ask_at_once(flags, handle)
             if message is None:
@@ -325,7 +327,7 @@ class Connection:
                     return b""
                 return message
             if answer == -errno.ETIME:
-                raise _timeout("the exporter did not answer")
+                raise timed_out("the exporter did not answer")
             if answer not in _NOBODY_THERE:
                 break
         if objects:
@@ -353,7 +355,7 @@ class Connection:
         except ConnectionError:
             return b""
         except DeadlinePassed:
-            raise _timeout("the exporter did not answer") from None
+            raise timed_out("the exporter did not answer") from None
         except OSError as error:
             raise error_of_os(error, "recv") from error
 
@@ -407,98 +409,6 @@ def chosen_transport() -> TransportName:
     return name
 
 
-def dial_broker(handle: HandleFields, deadline: float) -> socket.socket:
-    """A socket connected to the broker, by the file in the directory where it listens."""
-    name = socket_name(handle.broker)
-    searched: list[str] = []
-    missing: list[str] = []
-    denied: ZeIpcError | None = None
-    for path in candidate_paths():
-        try:
-            directory, shared = open_trusted(path)
-        except FileNotFoundError:
-            missing.append(path)
-            continue
-        except AccessDenied as error:
-            denied = denied or error
-            continue
-        try:
-            sock = _connect_to(address_in(directory, name), deadline)
-        finally:
-            close_fd(directory)
-        if sock is not None:
-            # Where others may make files too, the name of a dead broker is theirs to take.
-            return _trusted(sock, path) if shared else sock
-        searched.append(path)
-    if denied is not None and not searched:
-        raise denied
-    if not searched:
-        raise ExporterGone(
-            f"there is no broker directory {' or '.join(missing)}",
-            call=_CALL,
-            hint="give both processes the same ZE_IPC_DIR; in containers, mount it in both",
-        )
-    raise ExporterGone(
-        f"nobody listens as {name} in {' or '.join(searched)}",
-        call=_CALL,
-        hint="keep the exporting process alive until the handle is open, and give both processes"
-        " the same ZE_IPC_DIR",
-        pid=handle.pid,
-    )
-
-
-def _connect_to(address: str, deadline: float) -> socket.socket | None:
-    """A connection to a socket file; None when nobody listens there."""
-    try:
-        # Without O_NONBLOCK an interrupted connect() cannot be told from a finished one.
-        sock = socket.socket(socket.AF_UNIX, _SEQPACKET)
-    except OSError as error:
-        raise error_of_os(error, "socket") from error
-    connected = False
-    try:
-        delay = _FIRST_DELAY
-        while (code := sock.connect_ex(address)) == errno.EAGAIN:
-            # The backlog is full, for which no event exists.
-            _sleep(delay, deadline)
-            delay = min(2 * delay, _LONGEST_DELAY)
-        if code in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
-            return None
-        if code:
-            raise error_of_os(OSError(code, os.strerror(code)), "connect")
-        connected = True
-        return sock
-    finally:
-        if not connected:
-            sock.close()
-
-
-def _trusted(sock: socket.socket, directory: str) -> socket.socket:
-    """The connection, if it is to somebody whom we believe; closed otherwise."""
-    with ExitStack() as undo:
-        undo.callback(sock.close)
-        uid = peer_of(sock).uid
-        if uid in {os.geteuid(), 0, *exporter_uids()}:
-            undo.pop_all()
-            return sock
-    raise AccessDenied(
-        f"the broker is of uid {uid}, in a directory that others may write",
-        call=_CALL,
-        hint=f"set ZE_IPC_EXPORTER_UIDS={uid} to open what that user exports",
-        directory=directory,
-    )
-
-
-def exporter_uids() -> set[int]:
-    """The users beside root and ourselves whose brokers are believed: ZE_IPC_EXPORTER_UIDS."""
-    text = os.environ.get("ZE_IPC_EXPORTER_UIDS", "")
-    try:
-        return {int(uid) for uid in text.replace(",", " ").split()}
-    except ValueError:
-        raise InvalidArgument(
-            f"ZE_IPC_EXPORTER_UIDS is {text!r}", call=_CALL, hint="set it to uids, as in 1000,1001"
-        ) from None
-
-
 _DIALS: dict[TransportName, Callable[[HandleFields, float], socket.socket]] = {
     "broker": dial_broker,
     "pidfd": dial_by_pidfd,
@@ -510,19 +420,6 @@ _logged: set[str] = set()
 def _log_once(name: TransportName) -> None:
     _logged.add(name)
     _log.info("handles are opened by the %s transport", name)
-
-
-def _sleep(delay: float, deadline: float) -> None:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise _timeout("the exporter did not take the connection")
-    transport_attempt.check()
-    time.sleep(min(delay, left))
-    transport_attempt.check()
-
-
-def _timeout(cause: str) -> OpenTimeout:
-    return OpenTimeout(f"{cause} in time", call=_CALL)
 
 
 def _protocol_error(what: str) -> InvalidHandle:

@@ -27,7 +27,8 @@ from ze_ipc.host import host_identity
 from ze_ipc.os_errors import error_of_os
 from ze_ipc.policy import peer_of
 from ze_ipc.socket_dir import candidate_dirs
-from ze_ipc.transport import connect, dial_broker
+from ze_ipc.transport import connect
+from ze_ipc.transport_dial import dial_broker
 
 _SOCKET_NAME = re.compile(r"([0-9a-f]{16})\.sock")
 _CALL = "listing"

@@ -16,11 +16,11 @@ import pytest
 
 import ze_ipc
 from helpers.calls import WAITING, calls_of
+from helpers.pages import PAGE, pages_of
 from ze_ipc._mock import lib as mock
 from ze_ipc._xe import lib
 from ze_ipc.device import Device
 
-PAGE = 4096
 SLICES = 12
 """Quarters of a second that a slow machine may take, at two calls each."""
 BIND, EXPORT, IMPORT = (
@@ -56,15 +56,6 @@ class Counts:
         return passed
 
 
-def make_range(device: Device, count: int) -> ze_ipc.Reservation:
-    """A reservation of objects of a page each."""
-    reservation = device.reserve(count * PAGE)
-    for index in range(count):
-        with device.physical_memory(PAGE) as memory:
-            reservation.map(memory, at=index * PAGE)
-    return reservation
-
-
 def fd_count() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
@@ -72,7 +63,7 @@ def fd_count() -> int:
 @pytest.mark.parametrize("count", [1, 16, 64, 65, 300, 3000])
 def test_ioctls_of_an_open(exporter: Device, importer: Device, count: int) -> None:
     with (
-        make_range(exporter, count) as reservation,
+        pages_of(exporter, count) as reservation,
         exporter.get_ipc_handle(reservation.ptr, reservation.size) as handle,
     ):
         counts = Counts()
@@ -95,7 +86,7 @@ def test_calls_that_may_wait_do_not_grow_with_the_objects(
     """
     exports, opens = [], []
     for count in (2_000, 12_000):
-        with make_range(exporter, count) as reservation:
+        with pages_of(exporter, count) as reservation:
             window = reservation.ptr, reservation.size
             exporter.get_ipc_handle(*window).close()  # the first one starts the broker
             calls, handle = calls_of(exporter.get_ipc_handle, *window, only=WAITING)
@@ -110,7 +101,7 @@ def test_calls_that_may_wait_do_not_grow_with_the_objects(
 
 def test_python_calls_of_a_small_open(exporter: Device, importer: Device) -> None:
     """The interpreter's share of the smallest open, where it is nearly all that there is."""
-    with make_range(exporter, 1) as reservation:
+    with pages_of(exporter, 1) as reservation:
         for _ in range(2):  # the first one also fills caches
             export, handle = calls_of(exporter.get_ipc_handle, reservation.ptr, PAGE)
             with handle:
@@ -121,7 +112,7 @@ def test_python_calls_of_a_small_open(exporter: Device, importer: Device) -> Non
 
 
 def test_one_importer_of_a_thousand_handles(exporter: Device, importer: Device) -> None:
-    with make_range(exporter, 1000) as reservation:
+    with pages_of(exporter, 1000) as reservation:
         counts = Counts()
         before = fd_count()
         handles = [
@@ -143,7 +134,7 @@ def test_one_importer_of_a_thousand_handles(exporter: Device, importer: Device) 
 def test_64_importers_of_one_export(exporter: Device) -> None:
     """At once, of a range that takes several batches; each reads the bytes."""
     count = 300
-    with make_range(exporter, count) as reservation:
+    with pages_of(exporter, count) as reservation:
         exporter.write(reservation.ptr, b"".join(bytes([i % 251]) * PAGE for i in range(count)))
         with exporter.get_ipc_handle(reservation.ptr, reservation.size) as handle:
             counts, raw = Counts(), bytes(handle)
@@ -162,7 +153,7 @@ def test_64_importers_of_one_export(exporter: Device) -> None:
 def test_descriptors_stay_few(exporter: Device, importer: Device) -> None:
     """A hard look: with room for 300 more, the range still opens, though nothing asks for less."""
     with (
-        make_range(exporter, 4000) as reservation,
+        pages_of(exporter, 4000) as reservation,
         exporter.get_ipc_handle(reservation.ptr, reservation.size) as handle,
     ):
         importer.open_ipc_handle(handle).close()
@@ -196,7 +187,7 @@ def test_memory_of_an_object(
     try:
         before = tracemalloc.get_traced_memory()[0]
         with (
-            make_range(exporter, count) as reservation,
+            pages_of(exporter, count) as reservation,
             exporter.get_ipc_handle(reservation.ptr, reservation.size) as handle,
         ):
             peaks.append(tracemalloc.get_traced_memory()[1] - before)
@@ -228,7 +219,7 @@ def test_readers_that_are_slow(exporter: Device, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(type(exporter._backend), "receive_objects", dawdle)
     with (
-        make_range(exporter, count) as reservation,
+        pages_of(exporter, count) as reservation,
         exporter.get_ipc_handle(reservation.ptr, reservation.size) as handle,
     ):
         raw = bytes(handle)

@@ -16,6 +16,7 @@ import pytest
 
 import ze_ipc
 from helpers import ranges
+from helpers.waiting import eventually
 from ze_ipc.interop import aio
 from ze_ipc.peer_process import Peer
 
@@ -50,10 +51,8 @@ def stopped(peer: Peer) -> Iterator[None]:
     """It takes connections, as the kernel does that, and says nothing."""
     os.kill(peer.pid, signal.SIGSTOP)
     try:
-        deadline = time.monotonic() + 30
-        while not _is_stopped(peer.pid):  # a thread that runs stops a little later
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        # A thread that runs stops a little later.
+        assert eventually(lambda: _is_stopped(peer.pid), 30)
         yield
     finally:
         os.kill(peer.pid, signal.SIGCONT)

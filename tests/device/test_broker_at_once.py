@@ -13,14 +13,8 @@ from typing import Any
 
 import pytest
 
-from helpers.broker_fakes import (
-    FakeExport,
-    eventually,
-    expected,
-    fd_count,
-    open_range,
-    receive_objects,
-)
+from helpers.broker_fakes import FakeExport, expected, fd_count, open_range, receive_objects
+from helpers.waiting import eventually
 from ze_ipc import transport
 from ze_ipc.broker import Broker
 from ze_ipc.broker_limits import Limits

@@ -12,7 +12,8 @@ from contextlib import ExitStack
 import pytest
 
 from helpers import broker_child
-from helpers.broker_fakes import FakeExport, eventually, expected, fd_count, open_range
+from helpers.broker_fakes import FakeExport, expected, fd_count, open_range
+from helpers.waiting import eventually
 from ze_ipc import broker_protocol as protocol
 from ze_ipc import broker_service
 from ze_ipc.broker import Broker

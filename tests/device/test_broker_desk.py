@@ -16,7 +16,9 @@ from dataclasses import replace
 import pytest
 
 import ze_ipc
-from helpers.broker_fakes import eventually, fd_count
+from helpers.broker_fakes import fd_count
+from helpers.pages import PAGE, pages_of
+from helpers.waiting import eventually
 from ze_ipc.broker import Broker
 from ze_ipc.broker_limits import Limits
 from ze_ipc.device import Device
@@ -27,7 +29,6 @@ from ze_ipc.peer_process import Peer
 from ze_ipc.policy import Policy
 from ze_ipc.transport import Connection, connect
 
-PAGE = 4096
 MANY = 600
 """Objects: more than fit into an answer, and into what is on its way unacknowledged."""
 
@@ -36,14 +37,6 @@ MANY = 600
 def importer(xe_mock: Device) -> Iterator[Device]:
     with ze_ipc.open_device("mock") as device:
         yield device
-
-
-def make_range(device: Device, count: int) -> ze_ipc.Reservation:
-    reservation = device.reserve(count * PAGE)
-    for index in range(count):
-        with device.physical_memory(PAGE) as memory:
-            reservation.map(memory, at=index * PAGE)
-    return reservation
 
 
 def export_of(device: Device, count: int) -> tuple[Export, array[int]]:
@@ -83,7 +76,7 @@ def next_message(connection: Connection) -> bytes:
 def test_plain_opens_are_answered_at_the_desk(
     xe_mock: Device, importer: Device, count: int
 ) -> None:
-    with make_range(xe_mock, count) as reservation:
+    with pages_of(xe_mock, count) as reservation:
         before = fd_count()
         with xe_mock.get_ipc_handle(reservation.ptr, reservation.size) as handle:
             for turn in (1, 2, 3):
@@ -166,7 +159,7 @@ def test_nobody_opens_after_the_handle_was_put(
 ) -> None:
     """Openers race with close(): an open that begins when it has returned never succeeds."""
     refused = 0
-    with make_range(xe_mock, count) as reservation, ThreadPoolExecutor(2) as pool:
+    with pages_of(xe_mock, count) as reservation, ThreadPoolExecutor(2) as pool:
         for _ in range(20):
             put = threading.Event()
             handle = xe_mock.get_ipc_handle(reservation.ptr, reservation.size)
@@ -289,7 +282,7 @@ def open_and_hold(state: dict[str, object], handle: bytes) -> int:
 def test_importers_in_another_process(xe_mock: Device) -> None:
     """They are known, and their end is."""
     with (
-        make_range(xe_mock, 3) as reservation,
+        pages_of(xe_mock, 3) as reservation,
         xe_mock.get_ipc_handle(reservation.ptr, reservation.size) as handle,
         Peer() as peer,
     ):
@@ -311,7 +304,7 @@ def test_a_busy_interpreter_keeps_nobody_waiting(xe_mock: Device, count: int) ->
     """The exporter serves a whole open while one of its threads keeps the GIL."""
     poll = ctypes.PyDLL(None).poll  # ctypes.CDLL would give it up
     with (
-        make_range(xe_mock, count) as reservation,
+        pages_of(xe_mock, count) as reservation,
         xe_mock.get_ipc_handle(reservation.ptr, reservation.size) as handle,
         Peer() as peer,
     ):
@@ -324,7 +317,7 @@ def test_a_busy_interpreter_keeps_nobody_waiting(xe_mock: Device, count: int) ->
 def test_errors_leave_nothing(xe_mock: Device, importer: Device) -> None:
     """An open that fails after the answer is no importer."""
     with (
-        make_range(xe_mock, 2) as reservation,
+        pages_of(xe_mock, 2) as reservation,
         xe_mock.get_ipc_handle(reservation.ptr, reservation.size) as handle,
     ):
         with pytest.raises(ZeIpcError):

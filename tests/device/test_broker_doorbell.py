@@ -10,7 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from helpers.broker_fakes import FakeExport, eventually, expected, fd_count, open_range
+from helpers.broker_fakes import FakeExport, expected, fd_count, open_range
+from helpers.waiting import eventually
 from ze_ipc import transport_pidfd
 from ze_ipc.broker import Broker
 from ze_ipc.broker_limits import Limits

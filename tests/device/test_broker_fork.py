@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from helpers.broker_fakes import FakeExport, eventually, expected, fd_count, open_range
+from helpers.broker_fakes import FakeExport, expected, fd_count, open_range
+from helpers.waiting import eventually
 from ze_ipc.broker import Broker
 from ze_ipc.errors import ExporterGone, ForkedProcess, HandleRevoked
 

@@ -15,14 +15,8 @@ from pathlib import Path
 import pytest
 
 from helpers import broker_child
-from helpers.broker_fakes import (
-    FakeExport,
-    eventually,
-    expected,
-    fd_count,
-    open_range,
-    receive_objects,
-)
+from helpers.broker_fakes import FakeExport, expected, fd_count, open_range, receive_objects
+from helpers.waiting import eventually
 from ze_ipc import broker_importers
 from ze_ipc.broker import Broker
 from ze_ipc.broker_limits import Limits

@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from helpers import broker_child
-from helpers.broker_fakes import FakeExport, eventually, expected, open_range
+from helpers.broker_fakes import FakeExport, expected, open_range
 from helpers.broker_probes import (
     OTHER_UID,
     may_change_uid,
     may_make_user_namespace,
     pid_namespace_prefix,
 )
+from helpers.waiting import eventually
 from ze_ipc import broker_protocol as protocol
 from ze_ipc import transport
 from ze_ipc.broker import Broker

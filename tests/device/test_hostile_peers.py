@@ -22,7 +22,8 @@ import pytest
 
 import ze_ipc
 from helpers import hostile_child, ranges
-from helpers.broker_fakes import eventually, fd_count
+from helpers.broker_fakes import fd_count
+from helpers.waiting import eventually
 from ze_ipc import manifest as manifests
 from ze_ipc import transport
 from ze_ipc.handle import HandleFields

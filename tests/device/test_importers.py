@@ -10,7 +10,7 @@ import pytest
 
 import ze_ipc
 from helpers import ranges
-from helpers.broker_fakes import eventually
+from helpers.waiting import eventually
 from ze_ipc.peer_process import Peer
 
 PAGE = 4096

@@ -7,7 +7,6 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 import ze_ipc
+from helpers.waiting import eventually
 
 PAGE = 4096
 
@@ -114,10 +114,9 @@ def test_a_device_that_is_collected_open_is_closed_with_all_it_serves() -> None:
         warnings.showwarning = tell
         del device, reservation, handle
         gc.collect()
-        deadline = time.monotonic() + 10
-        while any(thread.name.startswith("ze_ipc") for thread in threading.enumerate()):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        assert eventually(
+            lambda: not any(t.name.startswith("ze_ipc") for t in threading.enumerate())
+        )
     assert all(line.startswith("ResourceWarning unclosed <") for line in told)
     assert any("<Device" in line for line in told)
     with ze_ipc.open_device("mock") as other, pytest.raises(ze_ipc.ExporterGone):

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from helpers.broker_fakes import FakeExport, eventually
+from helpers.broker_fakes import FakeExport
 from helpers.twelve_objects import OBJECT_SIZES, PLAN, SIZE, twelve_objects
+from helpers.waiting import eventually
 from ze_ipc import broker_listing, manifest, transport_listing
 from ze_ipc.broker import Broker
 from ze_ipc.broker_listing import What, decode_answer, decode_question, encode_question

@@ -8,7 +8,7 @@ import os
 import pickle
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 import ze_ipc
 from helpers import mp_child
+from helpers.waiting import eventually
 from ze_ipc import sent_handles
 from ze_ipc.interop import multiprocessing as interop
 
@@ -47,13 +48,6 @@ def view(device: ze_ipc.Device, reservation: ze_ipc.Reservation) -> Iterator[ze_
         device.open_ipc_handle(handle) as view,
     ):
         yield view
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return condition()
 
 
 def through(thing: Any) -> Any:
@@ -97,7 +91,7 @@ def test_queues_there_and_back(device: ze_ipc.Device, view: ze_ipc.ImportedRange
     for queue in (questions, answers):
         queue.close()
         queue.join_thread()
-    assert wait_for(lambda: len(device._sent) == 0)
+    assert eventually(lambda: len(device._sent) == 0)
 
 
 def test_pools_and_executors(view: ze_ipc.ImportedRange, reservation: ze_ipc.Reservation) -> None:
@@ -143,7 +137,7 @@ def test_the_message_holds_the_memory(device: ze_ipc.Device) -> None:
         assert len(device._sent) == 1
         with there.recv() as view:
             assert bytes(memoryview(view)[:4]) == b"sent"
-            assert wait_for(lambda: len(device._sent) == 0)
+            assert eventually(lambda: len(device._sent) == 0)
 
 
 def test_what_nobody_receives_is_given_up(

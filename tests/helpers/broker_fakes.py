@@ -123,16 +123,6 @@ def expected(export: FakeExport) -> tuple[bytes, list[bytes]]:
     return export.manifest_bytes, [b"object %d" % index for index in range(export.object_count)]
 
 
-def eventually(condition: Callable[[], bool], timeout: float = 5.0) -> bool:
-    """Whether the condition becomes true in time."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
-
-
 def fd_count() -> int:
     """Open descriptors of this process."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())

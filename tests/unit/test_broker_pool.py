@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers.broker_fakes import eventually
+from helpers.waiting import eventually
 from ze_ipc.broker_pool import WorkerPool
 
 Pool = WorkerPool["Job"]

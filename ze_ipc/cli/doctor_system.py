@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from ze_ipc import socket_dir, transport, transport_pidfd
+from ze_ipc import socket_dir, transport_dial, transport_pidfd
 from ze_ipc.cli.doctor_check import Check
 from ze_ipc.errors import ZeIpcError
 from ze_ipc.policy import admits_own_uid
@@ -86,7 +86,7 @@ def _importers() -> Check:
 def _exporters() -> Check:
     """Whose exports are opened from a directory that is shared with others."""
     try:
-        others = sorted(transport.exporter_uids())
+        others = sorted(transport_dial.exporter_uids())
     except ZeIpcError as error:
         return Check("believed exporters", "failure", error.cause, error.hint)
     uids = ", ".join(map(str, sorted({0, os.geteuid(), *others})))
