@@ -59,8 +59,20 @@ struct fence *fence_get(struct fence *fence)
 
 void fence_put(struct fence *fence)
 {
-    if (fence && atomic_fetch_sub_explicit(&fence->refs, 1, memory_order_acq_rel) == 1)
+    /* A loop, for a timeline may be long. */
+    while (fence && atomic_fetch_sub_explicit(&fence->refs, 1, memory_order_acq_rel) == 1) {
+        struct fence *before = NULL;
+        if (fence->point) {
+            before = fence->point->before;
+            fence_put(fence->point->own);
+            free(fence->point);
+        }
+        for (uint32_t i = 0; fence->group && i < fence->group->count; i++)
+            fence_put(fence->group->fences[i]);
+        free(fence->group);
         free(fence);
+        fence = before;
+    }
 }
 
 void fence_signal(struct fence *fence, int error)
@@ -73,10 +85,17 @@ void fence_signal(struct fence *fence, int error)
     fence->error = error;
     fence->signalled_at = now_ns();
     atomic_store_explicit(&fence->signalled, true, memory_order_release);
-    struct fence_cb *callbacks = fence->callbacks;
+    struct fence_cb *latest = fence->callbacks, *callbacks = NULL;
     fence->callbacks = NULL;
     pthread_mutex_unlock(lock_of(fence));
 
+    /* In the order they came: what was made of this fence signals before somebody who came later wakes and looks. */
+    while (latest) {
+        struct fence_cb *cb = latest;
+        latest = cb->next;
+        cb->next = callbacks;
+        callbacks = cb;
+    }
     while (callbacks) {
         struct fence_cb *cb = callbacks;
         callbacks = cb->next;

@@ -14,6 +14,21 @@ struct fence_cb {
     void (*func)(struct fence *fence, struct fence_cb *cb);
 };
 
+/* What makes a fence a point of a timeline (timeline.c). */
+struct fence_point {
+    uint64_t number;
+    uint64_t number_before; /* of the point it was put behind, if that is on its line */
+    uint64_t line;          /* one for points whose numbers grow */
+    struct fence *own;      /* what it was put in for; no point itself */
+    struct fence *before;   /* the point signals once both have; NULL: nothing, or nothing that is pending */
+};
+
+/* What a fence was joined from: neither points nor joined themselves. */
+struct fence_group {
+    uint32_t count;
+    struct fence *fences[];
+};
+
 struct fence {
     atomic_uint refs;
     atomic_bool signalled;
@@ -22,6 +37,9 @@ struct fence {
     /* CLOCK_MONOTONIC nanoseconds of the signal; valid once signalled. */
     int64_t signalled_at;
     struct fence_cb *callbacks;
+    /* Owned; NULL for most. */
+    struct fence_point *point;
+    struct fence_group *group;
 };
 
 /* NULL when memory is short. */
@@ -38,7 +56,8 @@ static inline bool fence_is_signalled(struct fence *fence)
     return atomic_load_explicit(&fence->signalled, memory_order_acquire);
 }
 
-/* Calls func once when the fence signals; false, and no call, if it has already. The caller keeps cb alive until then.
+/* Calls func once when the fence signals, after those added before; false, and no call, if it has already. The caller
+ * keeps cb alive until then.
  */
 bool fence_add_callback(struct fence *fence, struct fence_cb *cb, void (*func)(struct fence *, struct fence_cb *));
 /* True if func will not be called any more; false if it was, or is being, called. */

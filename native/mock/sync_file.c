@@ -13,6 +13,8 @@
 #include "sync_watch.h"
 #include "syncobj.h"
 
+/* Prefix, 32 digits that nobody else has, "/" and the number of the timeline's point, 0 for other fences. */
+#define NAME_SIZE 80
 static const char fence_prefix[] = "ze_ipc/sync_file/", syncobj_prefix[] = "ze_ipc/syncobj/";
 
 /* What a sync_file carries when it has signalled. */
@@ -25,7 +27,7 @@ struct record {
 /* A promise of this process: our end of a sync_file or of a syncobj descriptor. */
 struct promise {
     struct promise *next;
-    char name[64];
+    char name[NAME_SIZE];
     int fd;
     struct fence *fence;
     struct fence_cb cb;
@@ -38,13 +40,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct promise *promises;
 
 /* The abstract address of a descriptor without its leading zero byte; "" if it has none. */
-static void name_of(int fd, char name[64])
+static void name_of(int fd, char name[NAME_SIZE])
 {
     struct sockaddr_un address = {0};
     socklen_t size = sizeof(address) - 1;
     name[0] = 0;
     if (getsockname(fd, (struct sockaddr *)&address, &size) || address.sun_family != AF_UNIX || address.sun_path[0] ||
-        size <= offsetof(struct sockaddr_un, sun_path) + 1 || size > offsetof(struct sockaddr_un, sun_path) + 64)
+        size <= offsetof(struct sockaddr_un, sun_path) + 1 || size > offsetof(struct sockaddr_un, sun_path) + NAME_SIZE)
         return;
     memcpy(name, address.sun_path + 1, size - offsetof(struct sockaddr_un, sun_path) - 1);
     name[size - offsetof(struct sockaddr_un, sun_path) - 1] = 0;
@@ -56,14 +58,14 @@ static bool has_prefix(const char *name, const char *prefix)
 }
 
 /* Their end is returned, ours is in the promise, whose name both know. -errno. */
-static int make_pair(const char *prefix, struct promise *promise)
+static int make_pair(const char *prefix, uint64_t number, struct promise *promise)
 {
     uint64_t unique[2];
     int fds[2];
     if (getrandom(unique, sizeof(unique), 0) != sizeof(unique))
         return -ENOMEM;
-    int length = snprintf(promise->name, sizeof(promise->name), "%s%016llx%016llx", prefix,
-                          (unsigned long long)unique[0], (unsigned long long)unique[1]);
+    int length = snprintf(promise->name, sizeof(promise->name), "%s%016llx%016llx/%llx", prefix,
+                          (unsigned long long)unique[0], (unsigned long long)unique[1], (unsigned long long)number);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
         return -errno;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -126,7 +128,7 @@ int sync_file_export(struct fence *fence)
     struct promise *promise = calloc(1, sizeof(*promise));
     if (!promise)
         return -ENOMEM;
-    int fd = make_pair(fence_prefix, promise);
+    int fd = make_pair(fence_prefix, fence->point ? fence->point->number : 0, promise);
     if (fd < 0) {
         free(promise);
         return fd;
@@ -151,7 +153,7 @@ static bool peek(int fd, struct record *record)
 
 bool sync_file_is(int fd)
 {
-    char name[64];
+    char name[NAME_SIZE];
     name_of(fd, name);
     return has_prefix(name, fence_prefix);
 }
@@ -210,7 +212,7 @@ static struct promise *find(const char *name)
 
 struct fence *sync_file_import(int fd, int *error)
 {
-    char name[64];
+    char name[NAME_SIZE];
     name_of(fd, name);
     *error = -EINVAL;
     if (!has_prefix(name, fence_prefix))
@@ -219,7 +221,18 @@ struct fence *sync_file_import(int fd, int *error)
     struct promise *promise = find(name);
     struct fence *fence = promise ? fence_get(promise->fence) : NULL;
     pthread_mutex_unlock(&lock);
-    return fence ? fence : import_remote(fd, error);
+    if (fence)
+        return fence;
+    fence = import_remote(fd, error);
+    /* Has it signalled, so has all before it. If not, another process does not know what has: a guess is nothing. */
+    uint64_t number = strtoull(strrchr(name, '/') + 1, NULL, 16);
+    if (!fence || !number)
+        return fence;
+    struct fence *point = timeline_add(NULL, fence, number);
+    fence_put(fence);
+    if (!point)
+        *error = -ENOMEM;
+    return point;
 }
 
 static void all_closed(struct sync_watch *watch, int fd)
@@ -236,7 +249,7 @@ int syncobj_export(struct syncobj *syncobj)
     struct promise *promise = calloc(1, sizeof(*promise));
     if (!promise)
         return -ENOMEM;
-    int fd = make_pair(syncobj_prefix, promise);
+    int fd = make_pair(syncobj_prefix, 0, promise);
     if (fd < 0) {
         free(promise);
         return fd;
@@ -257,7 +270,7 @@ int syncobj_export(struct syncobj *syncobj)
 
 struct syncobj *syncobj_import(int fd)
 {
-    char name[64];
+    char name[NAME_SIZE];
     name_of(fd, name);
     if (!has_prefix(name, syncobj_prefix))
         return NULL;

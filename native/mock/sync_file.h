@@ -3,7 +3,8 @@
 
    A sync_file is one end of a socket pair with an address of ours. The other end stays with the process that made it,
    sends one record and closes when the fence signals: so any program may poll() the descriptor, in any process it was
-   passed to, and a process that dies signals what it owes. Reading it is never needed, everybody only peeks. */
+   passed to, and a process that dies signals what it owes. Reading it is never needed, everybody only peeks. The
+   address also has the number of the timeline's point that the fence is, if any: it stays one wherever it is put in. */
 #include <stdbool.h>
 
 struct fence;

@@ -22,17 +22,6 @@ struct syncobj *syncobj_get(struct syncobj *syncobj)
     return syncobj;
 }
 
-static void drop_fences(struct syncobj *syncobj)
-{
-    for (uint32_t i = 0; i < syncobj->num_points; i++)
-        fence_put(syncobj->points[i].fence);
-    syncobj->num_points = 0;
-    syncobj->timeline = false;
-    syncobj->last_number = syncobj->happened_number = 0;
-    fence_put(syncobj->fence);
-    syncobj->fence = NULL;
-}
-
 void syncobj_put(struct syncobj *syncobj)
 {
     if (!syncobj || atomic_fetch_sub_explicit(&syncobj->refs, 1, memory_order_acq_rel) != 1)
@@ -42,8 +31,7 @@ void syncobj_put(struct syncobj *syncobj)
         syncobj->watches = watch->next;
         watch->dropped(watch);
     }
-    drop_fences(syncobj);
-    free(syncobj->points);
+    fence_put(syncobj->fence);
     free(syncobj);
 }
 
@@ -95,39 +83,10 @@ void syncobj_file_close(struct drm_file *file)
     idr_destroy(&file->syncobjs);
 }
 
-/* Forgets the points at the front that have happened. syncobj_lock held. */
-static void prune(struct syncobj *syncobj)
-{
-    uint32_t done = 0;
-    while (done < syncobj->num_points && fence_is_signalled(syncobj->points[done].fence)) {
-        syncobj->happened_number = syncobj->points[done].number;
-        fence_put(syncobj->points[done++].fence);
-    }
-    syncobj->num_points -= done;
-    for (uint32_t i = 0; i < syncobj->num_points && done; i++)
-        syncobj->points[i] = syncobj->points[i + done];
-}
-
-/* syncobj_lock held. */
-static struct fence *find_fence(struct syncobj *syncobj, uint64_t point)
-{
-    if (point == 0)
-        return syncobj->fence ? fence_get(syncobj->fence) : NULL;
-    if (!syncobj->timeline || point > syncobj->last_number)
-        return NULL;
-    prune(syncobj);
-    if (point <= syncobj->happened_number)
-        return fence_stub();
-    uint32_t i = 0;
-    while (i < syncobj->num_points && syncobj->points[i].number < point)
-        i++;
-    return i < syncobj->num_points ? fence_get(syncobj->points[i].fence) : fence_stub();
-}
-
 struct fence *syncobj_fence(struct syncobj *syncobj, uint64_t point)
 {
     pthread_mutex_lock(&syncobj_lock);
-    struct fence *fence = find_fence(syncobj, point);
+    struct fence *fence = timeline_find(syncobj->fence, point);
     pthread_mutex_unlock(&syncobj_lock);
     return fence;
 }
@@ -135,7 +94,7 @@ struct fence *syncobj_fence(struct syncobj *syncobj, uint64_t point)
 struct fence *syncobj_fence_or_watch(struct syncobj *syncobj, struct syncobj_watch *watch)
 {
     pthread_mutex_lock(&syncobj_lock);
-    struct fence *fence = find_fence(syncobj, watch->point);
+    struct fence *fence = timeline_find(syncobj->fence, watch->point);
     if (!fence) {
         watch->next = syncobj->watches;
         syncobj->watches = watch;
@@ -144,11 +103,19 @@ struct fence *syncobj_fence_or_watch(struct syncobj *syncobj, struct syncobj_wat
     return fence;
 }
 
+bool syncobj_fence_is_over(struct fence *fence)
+{
+    pthread_mutex_lock(&syncobj_lock);
+    bool over = timeline_is_over(fence);
+    pthread_mutex_unlock(&syncobj_lock);
+    return over;
+}
+
 uint64_t syncobj_query(struct syncobj *syncobj, bool submitted)
 {
     pthread_mutex_lock(&syncobj_lock);
-    prune(syncobj);
-    uint64_t number = submitted ? syncobj->last_number : syncobj->happened_number;
+    const struct fence_point *point = syncobj->fence ? syncobj->fence->point : NULL;
+    uint64_t number = !point ? 0 : submitted ? point->number : timeline_happened(syncobj->fence);
     pthread_mutex_unlock(&syncobj_lock);
     return number;
 }
@@ -161,7 +128,7 @@ static void tell_watches(struct syncobj *syncobj)
         struct syncobj_watch *watch = *link;
         if (watch->waiter) {
             if (!watch->fence)
-                watch->fence = find_fence(syncobj, watch->point);
+                watch->fence = timeline_find(syncobj->fence, watch->point);
             waiter_kick(watch->waiter);
             link = &watch->next;
         } else {
@@ -181,24 +148,10 @@ static void tell_watches(struct syncobj *syncobj)
 static int install_binary(struct syncobj *syncobj, struct fence *fence)
 {
     pthread_mutex_lock(&syncobj_lock);
-    drop_fences(syncobj);
+    fence_put(syncobj->fence);
     syncobj->fence = fence_get(fence);
     tell_watches(syncobj);
     return 0;
-}
-
-/* Room for one more point. syncobj_lock held. */
-static bool grow(struct syncobj *syncobj)
-{
-    if (syncobj->num_points < syncobj->max_points)
-        return true;
-    uint32_t max = syncobj->max_points ? syncobj->max_points * 2 : 8;
-    struct syncobj_point *points = realloc(syncobj->points, max * sizeof(*points));
-    if (!points)
-        return false;
-    syncobj->points = points;
-    syncobj->max_points = max;
-    return true;
 }
 
 int syncobj_install(struct syncobj *syncobj, uint64_t point, struct fence *fence)
@@ -209,34 +162,23 @@ int syncobj_install(struct syncobj *syncobj, uint64_t point, struct fence *fence
 int syncobj_add_point(struct syncobj *syncobj, uint64_t point, struct fence *fence)
 {
     for (;;) {
-        /* A point has happened when its own fence and everything before it have. Joining takes locks: look again after.
-         */
-        struct fence *before = syncobj_fence(syncobj, 0);
-        struct fence *both[] = {before, fence};
-        struct fence *step = before && !fence_is_signalled(before) ? fence_join(both, 2) : fence_get(fence);
-        if (!step) {
+        /* Making a point takes locks: look again after. */
+        struct fence *before = syncobj_fence(syncobj, 0), *last = timeline_add(before, fence, point);
+        if (!last) {
             fence_put(before);
             return -ENOMEM;
         }
         pthread_mutex_lock(&syncobj_lock);
-        bool same = syncobj->fence == before, room = same && grow(syncobj);
+        bool same = syncobj->fence == before;
         fence_put(before);
-        if (!room) {
+        if (!same) {
             pthread_mutex_unlock(&syncobj_lock);
-            fence_put(step);
-            if (!same)
-                continue;
-            return -ENOMEM;
+            fence_put(last);
+            continue;
         }
-        /* Numbers never go back, whatever a program asks. */
-        if (point > syncobj->last_number)
-            syncobj->last_number = point;
-        syncobj->points[syncobj->num_points++] =
-            (struct syncobj_point){.number = syncobj->last_number, .fence = fence_get(step)};
-        syncobj->timeline = true;
         fence_put(syncobj->fence);
-        syncobj->fence = step;
-        prune(syncobj);
+        syncobj->fence = last;
+        timeline_before(last->point); /* or what has happened would pile up behind one that is pending */
         tell_watches(syncobj);
         return 0;
     }
@@ -245,7 +187,8 @@ int syncobj_add_point(struct syncobj *syncobj, uint64_t point, struct fence *fen
 void syncobj_clear(struct syncobj *syncobj)
 {
     pthread_mutex_lock(&syncobj_lock);
-    drop_fences(syncobj);
+    fence_put(syncobj->fence);
+    syncobj->fence = NULL;
     pthread_mutex_unlock(&syncobj_lock);
 }
 

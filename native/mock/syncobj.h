@@ -5,12 +5,6 @@
    free. */
 #include "core.h"
 
-/* One step of a timeline: its fence signals once this point and all before it have happened. */
-struct syncobj_point {
-    uint64_t number;
-    struct fence *fence;
-};
-
 /* Somebody who wants to know of the next fence put in. */
 struct syncobj_watch {
     struct syncobj_watch *next;
@@ -24,12 +18,7 @@ struct syncobj_watch {
 
 struct syncobj {
     atomic_uint refs;
-    struct fence *fence; /* the binary fence, or the last point's; NULL: none yet */
-    struct syncobj_point *points;
-    uint32_t num_points, max_points;
-    bool timeline;
-    uint64_t last_number;     /* of the timeline; points that happened are forgotten, */
-    uint64_t happened_number; /* this is the last of those */
+    struct fence *fence; /* the binary fence, or the timeline's last point; NULL: none yet */
     struct syncobj_watch *watches;
 };
 
@@ -41,10 +30,12 @@ struct syncobj *syncobj_get(struct syncobj *syncobj);
 int syncobj_add_handle(struct drm_file *file, struct syncobj *syncobj, uint32_t *handle);
 /* 0: the binary fence goes, there is none. */
 void syncobj_clear(struct syncobj *syncobj);
-/* Highest point all of whose predecessors have happened, or the highest one put in; 0 for binary ones. */
+/* Highest point all of whose predecessors have happened, or the highest one put in; 0 without a timeline. */
 uint64_t syncobj_query(struct syncobj *syncobj, bool submitted);
 /* The fence of the watch's point; if there is none yet, NULL, and then the watch is told of the next one put in. */
 struct fence *syncobj_fence_or_watch(struct syncobj *syncobj, struct syncobj_watch *watch);
+/* Whether a fence that came from a syncobj has signalled. */
+bool syncobj_fence_is_over(struct fence *fence);
 /* What a watch with a waiter was told, NULL if nothing yet; a reference. */
 struct fence *syncobj_told(struct syncobj_watch *watch);
 /* Not told any more; its fence is given back. */
@@ -54,5 +45,22 @@ void syncobj_unwatch(struct syncobj *syncobj, struct syncobj_watch *watch);
 int syncobj_lookup_array(struct drm_file *file, uint64_t user, uint32_t count, struct syncobj ***syncobjs);
 void syncobj_put_array(struct syncobj **syncobjs, uint32_t count);
 
-/* Signals when all of them have; the first error among them is its own. NULL when memory is short. */
+/* Signals when all of them have; the first error among them is its own. Never a point. NULL when memory is short. */
 struct fence *fence_join(struct fence **fences, uint32_t count);
+/* The same for a fence that is there already; false when memory is short. */
+bool fence_follow(struct fence *result, struct fence **fences, uint32_t count);
+
+/* ---- timelines (timeline.c) ---- */
+
+/* A new point behind `before`, which may be no point, or NULL. NULL when memory is short. */
+struct fence *timeline_add(struct fence *before, struct fence *fence, uint64_t number);
+/* These with syncobj_lock held. What must signal for the number to have happened, a reference; 0 stands for all; NULL:
+   not put in, or `last` is no point. */
+struct fence *timeline_find(struct fence *last, uint64_t number);
+/* Whether a fence has signalled, or all it was made of has, of which it is just about to hear: programs must not see it
+   late. */
+bool timeline_is_over(struct fence *fence);
+/* Of a point: its number, or if it is pending the highest number on its line that has happened. */
+uint64_t timeline_happened(struct fence *last);
+/* What is pending before a point, borrowed; what has happened is forgotten. */
+struct fence *timeline_before(struct fence_point *point);

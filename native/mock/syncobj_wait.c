@@ -36,7 +36,7 @@ static bool look(struct wait_entry *entry, bool available)
         return false;
     if (!available && !entry->listening)
         entry->listening = fence_add_callback(entry->fence, &entry->cb, entry_signalled);
-    entry->ready = available || fence_is_signalled(entry->fence);
+    entry->ready = available || syncobj_fence_is_over(entry->fence);
     return entry->ready;
 }
 

@@ -52,6 +52,10 @@ static void test_sync_files(void)
         CHECK_EQUAL(test_wait(fd, theirs, 0), -ETIME);
         CHECK_EQUAL(test_wait(fd, theirs, 20 * SECOND), 0);
         CHECK(readable(file, 20000));
+        CHECK_EQUAL(query(theirs, 0), 0);
+        CHECK_EQUAL(from_fd(second, SYNC_FILE, 0, &theirs), 0);
+        CHECK_EQUAL(test_wait_point(fd, theirs, 9, 0, 20 * SECOND), 0);
+        CHECK_EQUAL(query(theirs, 0), 9);
         _exit(0);
     }
     usleep(50000);
@@ -68,6 +72,11 @@ static void test_sync_files(void)
     info.num_fences = 0;
     CHECK_EQUAL(xe_mock_ioctl(file, SYNC_IOC_FILE_INFO, &info), 0);
     CHECK_EQUAL(info.status, 1);
+    /* A point of a timeline stays one, also when it has happened; what was joined is none. */
+    CHECK_EQUAL(from_fd(second, SYNC_FILE, 0, &to), 0);
+    CHECK_EQUAL(query(to, 0), 9);
+    CHECK_EQUAL(from_fd(merged, SYNC_FILE, 0, &to), 0);
+    CHECK_EQUAL(query(to, 0), 0);
     /* Of one that has signalled already. */
     CHECK_EQUAL(to_fd(to, SYNC_FILE, 0, &status), 0);
     CHECK(readable(status, 0));

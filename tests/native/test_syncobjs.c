@@ -122,16 +122,26 @@ static void test_timeline(void)
         CALL(fd, SYNCOBJ_TRANSFER, drm_syncobj_transfer, .src_handle = line, .src_point = 13, .dst_handle = copy),
         -EINVAL);
     CHECK_EQUAL(test_wait(fd, copy, 0), -ETIME);
-    /* A number that goes back counts as the last one. */
+    /* What was moved is still a point, with all before it. */
+    CHECK_EQUAL(query(copy, DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED), 12);
+    CHECK_EQUAL(query(copy, 0), 5);
+    CHECK_EQUAL(test_wait_point(fd, copy, 4, 0, 0), 0);
+    CHECK_EQUAL(test_wait_point(fd, copy, 7, 0, 0), -ETIME);
+    /* A number that goes back counts as the last one, on a line of its own: nothing of that has happened. */
     CHECK_EQUAL(signal_point(line, 3), 0);
     CHECK_EQUAL(query(line, DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED), 12);
+    CHECK_EQUAL(query(line, 0), 0);
+    CHECK_EQUAL(test_wait_point(fd, line, 4, 0, 0), -ETIME);
     end_job();
     CHECK_EQUAL(test_wait_point(fd, line, 12, 0, 20 * SECOND), 0);
     CHECK_EQUAL(test_wait(fd, copy, 20 * SECOND), 0);
     CHECK_EQUAL(query(line, 0), 12);
     CHECK_EQUAL(
         CALL(fd, SYNCOBJ_TRANSFER, drm_syncobj_transfer, .src_handle = line, .dst_handle = copy, .dst_point = 4), 0);
-    CHECK_EQUAL(query(copy, 0), 4);
+    CHECK_EQUAL(query(copy, 0), 12);
+    CHECK_EQUAL(
+        CALL(fd, SYNCOBJ_TRANSFER, drm_syncobj_transfer, .src_handle = line, .dst_handle = copy, .dst_point = 14), 0);
+    CHECK_EQUAL(query(copy, 0), 14);
     /* In-fences of a job: a point that was never put in is refused. */
     struct drm_xe_sync point = {.type = DRM_XE_SYNC_TYPE_TIMELINE_SYNCOBJ, .handle = line, .timeline_value = 13};
     CHECK_EQUAL(test_exec(fd, queue, BATCH, &point, 1), -EINVAL);
@@ -141,6 +151,25 @@ static void test_timeline(void)
     CHECK_EQUAL(test_wait_point(fd, line, 1, 0, 0), -EINVAL);
     CHECK_EQUAL(destroy(line), 0);
     CHECK_EQUAL(destroy(copy), 0);
+}
+
+/* Points behind one that is pending: what has happened is let go of, and a number is found on either side of it. */
+static void test_long_timeline(void)
+{
+    uint32_t line = test_syncobj(fd, 0);
+    for (uint64_t point = 1; point <= 1000; point++)
+        CHECK_EQUAL(signal_point(line, point), 0);
+    start_job(&SIGNAL_POINT(line, 1001), 1);
+    for (uint64_t point = 1002; point <= 2000; point++)
+        CHECK_EQUAL(signal_point(line, point), 0);
+    CHECK_EQUAL(query(line, 0), 1000);
+    CHECK_EQUAL(query(line, DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED), 2000);
+    CHECK_EQUAL(test_wait_point(fd, line, 1000, 0, 0), 0);
+    CHECK_EQUAL(test_wait_point(fd, line, 1001, 0, 0), -ETIME);
+    end_job();
+    CHECK_EQUAL(test_wait_point(fd, line, 1500, 0, 20 * SECOND), 0);
+    CHECK_EQUAL(query(line, 0), 2000);
+    CHECK_EQUAL(destroy(line), 0);
 }
 
 struct later {
@@ -205,6 +234,7 @@ int main(void)
     set_up_job();
     test_binary();
     test_timeline();
+    test_long_timeline();
     test_threads();
     test_snapshot();
     test_close(fd);

@@ -34,10 +34,10 @@ class Gpu:
 
     def __init__(
         self, script: Script, placement: int = SYSTEM, engine_class: int = 1, flags: int = 0,
-        node: int = 0,
+        node: int = 0, fd: str = "",
     ) -> None:  # fmt: skip
         self.script = script
-        self.fd = script.open(node)
+        self.fd = fd or script.open(node)
         self.vm = vm(script, self.fd, flags)
         self.fence = Fence(script)
         self.batch_object = gem(script, self.fd, 0x10000)

@@ -162,6 +162,31 @@ def unmapped_userptr(platform: Platform) -> Iterator[Script]:
     yield script
 
 
+def point_in_a_sync_file(platform: Platform) -> Iterator[Script]:
+    """The fence of a timeline's point, put into another syncobj: it still says its number."""
+    for point in (0, 55):
+        script = Script(f"found/point-in-a-sync-file/point={point}")
+        fd = script.open()
+        space = vm(script, fd)
+        line, other = (script.ioctl(fd, "SYNCOBJ_CREATE", keep="handle") for _ in range(2))
+        words = script.buffer(4096)
+        sync: dict[str, Value] = {
+            "type": 1 if point else 0, "flags": 1, "handle": line, "timeline_value": point,
+        }  # fmt: skip
+        script.write(words, "drm_xe_sync", sync)
+        script.ioctl(fd, "XE_VM_BIND", {"vm_id": space, "num_syncs": 1, "syncs": words})
+        file = script.ioctl(fd, "SYNCOBJ_HANDLE_TO_FD", {"handle": line, "flags": 1}, keep="fd")
+        fields: dict[str, Value] = {"fd": file, "handle": other, "flags": 1}
+        script.ioctl(fd, "SYNCOBJ_FD_TO_HANDLE", fields)
+        for handle in (line, other):
+            script.write_words(words, [handle], 4)
+            script.write_words(words, [99], 8, 8)
+            fields = {"handles": words, "points": f"{words}+8", "count_handles": 1}
+            script.ioctl(fd, "SYNCOBJ_QUERY", fields)
+            script.read(words, "8:8")
+        yield script
+
+
 def number_zero(platform: Platform) -> Iterator[Script]:
     """Destroying number 0 makes it a number like others, if there is any other: the next one is 0.
 
@@ -212,6 +237,7 @@ FAMILIES = (
     views_of_what_was_offered,
     foreign_private,
     number_zero,
+    point_in_a_sync_file,
     advised_userptrs,
     offsets_of_the_closed,
     unmapped_userptr,

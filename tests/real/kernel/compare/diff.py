@@ -40,8 +40,6 @@ MASKS = (
          "a page of a CPU view that is first touched after its object was offered for purging: the "
          "driver refuses the fault, and the mock, whose objects are files, sees none",
          answer="signal 7"),
-    Mask(r"^syncobj-transfer/dst_point=0$", r"^R ",
-         "a binary syncobj keeps the number of the point it came from; not modelled"),
     Mask(r"^bind/userptr/bind.range=131072$", r"^I ",
          "what lies behind the buffer is the process's own business"),
     Mask(r"^bind|^madvise-pat/", r" (36:2|32:4)=16 ?",

@@ -223,15 +223,17 @@ def syncobj_transfer(world: World, file: File, data: bytes) -> None:
     fields: dict[str, Value] = {
         "src_handle": world.chosen(file.syncobjs, data[0]),
         "dst_handle": world.chosen(file.syncobjs, data[1]),
-        "src_point": data[2] % 6, "dst_point": 1 + data[3] % 5, "flags": data[4] % 3 % 2 * 2,
+        "src_point": data[2] % 6, "dst_point": data[3] % 6, "flags": data[4] % 3 % 2 * 2,
     }  # fmt: skip
     world.script.ioctl(file.slot, "SYNCOBJ_TRANSFER", fields)
 
 
 def syncobj_share(world: World, file: File, data: bytes) -> None:
-    """Out as a descriptor (of the syncobj or of its fence), in again in some file."""
+    """Out as a descriptor (of the syncobj, its fence or a point's), in again in some file."""
     flags = data[1] % 2
     fields: dict[str, Value] = {"handle": world.chosen(file.syncobjs, data[0]), "flags": flags}
+    if flags and data[1] % 4 == 3:
+        fields |= {"flags": 3, "point": data[4] % 6}
     fd = world.script.ioctl(file.slot, "SYNCOBJ_HANDLE_TO_FD", fields, keep="fd")
     target = world.file(data[2])
     fields = {"fd": fd, "flags": flags}

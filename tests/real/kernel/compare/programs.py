@@ -78,7 +78,6 @@ class World:
         self.script = Script(name)
         self.files: list[File] = []
         self.dma_bufs: list[tuple[str, int]] = []
-        self.sync_fds: list[str] = []
         self._scratch = self.script.buffer(64 * KIB)
         """For arguments: syncs, arrays of operations, handles, rows that are read back."""
         self.memory = self.script.buffer(WINDOW_PAGES * 4 * KIB)

@@ -34,6 +34,7 @@ from . import (
     checks_map,
     checks_prime,
     checks_sync,
+    checks_timelines,
     checks_vm,
 )
 from .common import Platform
@@ -42,7 +43,7 @@ from .script import Script, parse
 REPOSITORY = Path(__file__).parents[4]
 MODULES = (
     checks_core, checks_gem, checks_map, checks_prime, checks_sync, checks_exec, checks_vm,
-    checks_found,
+    checks_found, checks_timelines,
 )  # fmt: skip
 FAMILIES = tuple(itertools.chain.from_iterable(module.FAMILIES for module in MODULES))
 BATCH = 100
