@@ -1,20 +1,23 @@
 /* The yardstick: the main job in plain C, two processes, the same system calls on the same device, and nothing else.
 
-   yardstick NODE PLACEMENT CACHING PAT [busy]
+   yardstick export|import NODE PLACEMENT CACHING PAT [busy]
 
-   NODE is "mock:N" or a render node; the others are as the xe ioctls take them. busy: a thread of each process counts.
+   NODE is "mock:N" or a render node; the others are as the xe ioctls take them. busy: a thread counts beside the work.
 
-   Commands on standard input, one a line, each answered by one line on standard output:
-     objects N SIZE   make N objects of SIZE bytes and a table that maps them back to back   -> ok
-     share VIEW       export the whole table, open it in the other process, undo it; VIEW 1 adds a CPU view
-                      -> nanoseconds: export connect manifest receive import bind view open, then VM_BIND calls;
-                         open is all of it in the importer but the view
+   Commands on standard input, one a line, each answered by one line on standard output; whoever gives them passes the
+   path on, as a user passes a handle.
+     export  objects N SIZE    make N objects of SIZE bytes and a table that maps them back to back -> ok
+             share             export the whole table, and serve it once -> nanoseconds, path
+     import  open PATH SIZE VIEW   open it, undo it; SIZE is an object's, VIEW 1 adds a CPU view
+                               -> nanoseconds: connect manifest receive import bind view open, then VM_BIND calls;
+                                  open is all of it but the view
    The exporter walks a sorted table; objects travel in batches of 253 descriptors, at most two unacknowledged; the
    importer checks sizes, imports, and binds one array (halved on ENOBUFS). */
 #include "yardstick.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,7 +27,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "xe_mock.h"
@@ -54,13 +56,13 @@ void device_open(struct device *device, char **argv)
 {
     struct drm_xe_vm_create vm = {0};
 
-    device->ops = strncmp(argv[1], "mock:", 5) == 0 ? xe_mock_ops() : xe_kernel_ops();
-    device->placement = (uint32_t)strtoul(argv[2], NULL, 0);
-    device->caching = (uint16_t)strtoul(argv[3], NULL, 0);
-    device->pat = (uint16_t)strtoul(argv[4], NULL, 0);
-    device->fd = device->ops->open(argv[1], O_RDWR | O_CLOEXEC);
+    device->ops = strncmp(argv[2], "mock:", 5) == 0 ? xe_mock_ops() : xe_kernel_ops();
+    device->placement = (uint32_t)strtoul(argv[3], NULL, 0);
+    device->caching = (uint16_t)strtoul(argv[4], NULL, 0);
+    device->pat = (uint16_t)strtoul(argv[5], NULL, 0);
+    device->fd = device->ops->open(argv[2], O_RDWR | O_CLOEXEC);
     if (device->fd < 0)
-        fail(argv[1]);
+        fail(argv[2]);
     device_ioctl(device, DRM_IOCTL_XE_VM_CREATE, &vm, "VM_CREATE");
     device->vm = vm.vm_id;
 }
@@ -149,9 +151,13 @@ static void serve(struct device *device, int listener, const struct table *table
     struct iovec parts[] = {{.iov_base = &reply, .iov_len = sizeof(reply)},
                             {.iov_base = (void *)manifest, .iov_len = first}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    struct pollfd doors[] = {{.fd = listener, .events = POLLIN}, {.fd = STDIN_FILENO, .events = POLLIN}};
     uint32_t done;
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    int fd = -1;
 
+    /* Whoever gives the commands and says something before an importer has come has given up. */
+    if (poll(doors, 2, -1) > 0 && doors[0].revents)
+        fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         fail("accept");
     receive_all(fd, &request, sizeof(request));
@@ -175,11 +181,8 @@ static int listen_at(const char *path)
     return fd;
 }
 
-static void export_and_share(struct device *device, struct table *table, int control, int listener, const char *path,
-                             uint32_t view)
+static void export_and_serve(struct device *device, const struct table *table, int listener, const char *path)
 {
-    struct order order = {.objects = table->count, .object_size = table->size, .view = view};
-    struct times times;
     uint64_t begin = now();
     size_t bytes;
     void *manifest = walk(table, VA_BASE, VA_BASE + table->count * table->size, &bytes);
@@ -187,17 +190,10 @@ static void export_and_share(struct device *device, struct table *table, int con
 
     if (!manifest)
         fail("walk");
-    snprintf(order.path, sizeof(order.path), "%s", path);
-    send_all(control, &order, sizeof(order));
-    serve(device, listener, table, manifest, bytes);
-    receive_all(control, &times, sizeof(times));
-    free(manifest);
-    const uint64_t numbers[] = {export_time, times.connect, times.manifest, times.receive,   times.import,
-                                times.bind,  times.view,    times.open,     times.bind_calls};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-        printf("%s%" PRIu64, i ? " " : "", numbers[i]);
-    putchar('\n');
+    printf("%" PRIu64 " %s\n", export_time, path);
     fflush(stdout);
+    serve(device, listener, table, manifest, bytes);
+    free(manifest);
 }
 
 static void *count(void *unused)
@@ -218,55 +214,52 @@ static void stay_busy(bool busy)
         fail("pthread_create");
 }
 
-int main(int argc, char **argv)
+static void run_exporter(struct device *device)
 {
-    struct device device;
     struct table table = {0};
-    char path[sizeof(((struct order *)0)->path)];
-    char line[128];
-    int control[2];
-    pid_t importer;
+    char path[64], line[128];
+    int listener;
 
-    bool busy = argc == 6 && !strcmp(argv[5], "busy");
-    if (argc != 5 && !busy) {
-        fprintf(stderr, "usage: yardstick NODE PLACEMENT CACHING PAT [busy]\n");
-        return 2;
-    }
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0)
-        fail("socketpair");
-    importer = fork();
-    if (importer < 0)
-        fail("fork");
-    if (importer == 0) {
-        close(control[0]);
-        device_open(&device, argv);
-        stay_busy(busy);
-        return run_importer(&device, control[1]);
-    }
-    close(control[1]);
-    device_open(&device, argv);
-    stay_busy(busy);
     snprintf(path, sizeof(path), "/tmp/ze-ipc-yardstick-%d.sock", (int)getpid());
-    int listener = listen_at(path);
-
+    listener = listen_at(path);
     while (fgets(line, sizeof(line), stdin)) {
-        uint64_t count, size;
-        uint32_t view;
+        uint64_t objects, size;
 
-        if (sscanf(line, "objects %" SCNu64 " %" SCNu64, &count, &size) == 2 && count && size) {
-            make_objects(&device, &table, count, size);
+        if (sscanf(line, "objects %" SCNu64 " %" SCNu64, &objects, &size) == 2 && objects && size) {
+            make_objects(device, &table, objects, size);
             puts("ok");
             fflush(stdout);
-        } else if (sscanf(line, "share %" SCNu32, &view) == 1 && table.count) {
-            export_and_share(&device, &table, control[0], listener, path, view);
+        } else if (!strcmp(line, "share\n") && table.count) {
+            export_and_serve(device, &table, listener, path);
         } else {
             fprintf(stderr, "yardstick: no such command: %s", line);
             break;
         }
     }
     unlink(path);
-    close(control[0]);
-    waitpid(importer, NULL, 0);
+    close(listener);
+}
+
+static bool is(const char *word, const char *role)
+{
+    return !strcmp(word, role);
+}
+
+int main(int argc, char **argv)
+{
+    struct device device;
+    bool busy = argc == 7 && is(argv[6], "busy");
+
+    if ((argc != 6 && !busy) || !(is(argv[1], "export") || is(argv[1], "import"))) {
+        fprintf(stderr, "usage: yardstick export|import NODE PLACEMENT CACHING PAT [busy]\n");
+        return 2;
+    }
+    device_open(&device, argv);
+    stay_busy(busy);
+    if (is(argv[1], "export"))
+        run_exporter(&device);
+    else
+        run_importer(&device);
     device.ops->close(device.fd);
     return 0;
 }

@@ -48,15 +48,7 @@ struct reply {
     uint64_t status;
 };
 
-/* Exporter -> importer on the control socket. */
-struct order {
-    uint64_t objects;
-    uint64_t object_size;
-    uint32_t view;
-    char path[100];
-};
-
-/* Importer -> exporter on the control socket; nanoseconds. */
+/* Of one open; nanoseconds. */
 struct times {
     uint64_t connect;
     uint64_t manifest;
@@ -93,4 +85,4 @@ void receive_all(int fd, void *data, size_t size);
 void send_objects(const struct device *device, int fd, const struct row *rows, uint64_t count);
 void receive_objects(const struct device *device, int fd, const struct extent *extents, uint64_t count,
                      uint32_t *handles, struct times *times);
-int run_importer(const struct device *device, int control);
+void run_importer(const struct device *device);

@@ -2,6 +2,7 @@
 #include "yardstick.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,12 +160,12 @@ static struct extent *receive_manifest(int fd, uint64_t *objects)
     return (struct extent *)(void *)manifest;
 }
 
-static struct times open_range(const struct device *device, const struct order *order)
+static struct times open_range(const struct device *device, const char *path, uint64_t object_size, uint32_t view)
 {
     const uint32_t opened = 0;
     struct times times = {0};
     uint64_t count, begin = now(), start = begin;
-    int fd = dial(order->path);
+    int fd = dial(path);
 
     times.connect = now() - begin;
     begin = now();
@@ -180,26 +181,36 @@ static struct times open_range(const struct device *device, const struct order *
     send_all(fd, &opened, sizeof(opened));
     close(fd);
     times.open = now() - start;
-    if (order->view) {
+    if (view) {
         begin = now();
-        view_all(device, handles, count, order->object_size);
+        view_all(device, handles, count, object_size);
         times.view = now() - begin;
     }
-    undo(device, handles, count, order->object_size);
+    undo(device, handles, count, object_size);
     free(handles);
     free(extents);
     return times;
 }
 
-int run_importer(const struct device *device, int control)
+void run_importer(const struct device *device)
 {
-    struct order order;
+    char line[160], path[100];
 
-    while (recv(control, &order, sizeof(order), 0) == sizeof(order)) {
-        struct times times = open_range(device, &order);
+    while (fgets(line, sizeof(line), stdin)) {
+        uint64_t size;
+        uint32_t view;
 
-        send_all(control, &times, sizeof(times));
+        if (sscanf(line, "open %99s %" SCNu64 " %" SCNu32, path, &size, &view) != 3) {
+            fprintf(stderr, "yardstick: no such command: %s", line);
+            return;
+        }
+        struct times times = open_range(device, path, size, view);
+        const uint64_t numbers[] = {times.connect, times.manifest, times.receive, times.import,
+                                    times.bind,    times.view,     times.open,    times.bind_calls};
+
+        for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+            printf("%s%" PRIu64, i ? " " : "", numbers[i]);
+        putchar('\n');
+        fflush(stdout);
     }
-    device->ops->close(device->fd);
-    return 0;
 }

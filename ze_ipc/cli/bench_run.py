@@ -123,30 +123,39 @@ def yardstick_path() -> Path:
 
 
 class Yardstick:
-    """The job in plain C, with ``busy`` beside a busy thread in each process."""
+    """The job in plain C, with ``busy`` beside a busy thread in each process. As in ours, both
+    processes are woken by this one, which passes on what the exporter has said: neither is ahead
+    because its processors were still awake.
+    """
 
     def __init__(self, target: Target, stack: ExitStack, *, busy: bool) -> None:
         numbers = map(str, (target.placement, target.caching, target.pat))
-        options = ["busy"] if busy else []
-        self._program = stack.enter_context(
-            Coprocess([str(yardstick_path()), target.node, *numbers, *options])
-        )
+        arguments = [target.node, *numbers, *(["busy"] if busy else [])]
+
+        def start(role: str) -> Coprocess:
+            return stack.enter_context(Coprocess([str(yardstick_path()), role, *arguments]))
+
+        self._exporter, self._importer = start("export"), start("import")
+        self._object_size = 0
 
     def objects(self, count: int, size: int) -> None:
         """Prepare a range."""
-        self._program.ask(f"objects {count} {size}")
+        self._object_size = size
+        self._exporter.ask(f"objects {count} {size}")
 
     def run(self, *, view: bool) -> Times:
         """Share it once."""
-        numbers = [int(word) / 1e9 for word in self._program.ask(f"share {int(view)}").split()]
-        export, connect, manifest, receive, imported, bound, viewed, opened, _ = numbers
+        export, path = self._exporter.ask("share").split()
+        answer = self._importer.ask(f"open {path} {self._object_size} {int(view)}")
+        numbers = [int(word) / 1e9 for word in answer.split()]
+        connect, manifest, receive, imported, bound, viewed, opened, _ = numbers
         return {
-            "export": export,
+            "export": int(export) / 1e9,
             "transfer": connect + manifest + receive,
             "import": imported,
             "bind": bound,
             "view": viewed,
-            "total": export + opened,
+            "total": int(export) / 1e9 + opened,
         }
 
 
