@@ -5,6 +5,7 @@
 #include "xe_objects.h"
 #include "xe_bind.h"
 #include "xe_open.h"
+#include "xe_ask.h"
 #include "xe_describe.h"
 #include "xe_stream.h"
 #include "ask.h"

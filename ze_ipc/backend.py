@@ -76,10 +76,37 @@ class OpenTimings:
         return self.connecting + self.describing + self.receiving + self.importing + self.binding
 
 
+class Opening(NamedTuple):
+    """What is to be known to map a range of few objects as soon as it has come."""
+
+    last_word: bytes
+    """What the broker is told then."""
+    reserve: int
+    """Bytes of VA that are taken from the window's first byte on, at least."""
+    phase_size: int
+    """An import of so many bytes keeps the exporter's VA modulo this."""
+
+
+class Opened(NamedTuple):
+    """A range of few objects that is imported and mapped."""
+
+    objects: array[int]
+    """``array('Q')``: one reference each."""
+    base: int
+    """GPU VA of its first page."""
+    room: int
+    """Bytes of VA reserved from there on."""
+    importing: float
+    """Seconds, of ``seconds``."""
+    seconds: float
+    """From the answer on."""
+
+
 class Asked(NamedTuple):
     """What a broker has answered."""
 
     socket: int
+    """-1: all is said, and it is closed."""
     room: int
     """So many descriptors could have come."""
     message: bytes
@@ -89,30 +116,15 @@ class Asked(NamedTuple):
     """Whether some were lost."""
     greeted: bool
     """Whether the object stream has begun, as receive_objects() is to be told."""
+    opened: Opened | None = None
+    """What of the range is done already; its descriptors are closed then."""
 
 
-@dataclass(slots=True)
-class FewExtents:
-    """A range of a few objects as it has come from an exporter: believed in nothing but what the
-    receiver has counted.
-    """
+class Question(Protocol):
+    """A question that a broker was asked; close() ends it if finish_asking() has not."""
 
-    raw: bytes
-    """The manifest: from ``at`` on, without padding, a u64 size for each object, then u64 offsets,
-    u64 sizes, u32 object numbers and u8 access bits for each extent, all little-endian.
-    """
-    at: int
-    objects: int
-    extents: int
-    page_size: int
-    """Bytes, of the exporter's device, a multiple of ours."""
-    size: int
-    """Bytes of all extents."""
-    fds: array[int]
-    """``array('i')``: one an object."""
-    socket: int
-    """Where ``last_word`` is sent when all is done."""
-    last_word: bytes
+    def finish(self) -> Asked | int: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +181,6 @@ class Backend(Protocol):
     name: Literal["xe", "level_zero"]
     info: DeviceInfo
     ipc_path: IpcPath
-    opens_few: bool
-    """Whether open_extents() ever does anything."""
 
     @property
     def native(self) -> NativeRanges | None:
@@ -222,9 +232,11 @@ class Backend(Protocol):
         offsets: array[int],
         access: array[int],
     ) -> tuple[bytes, array[int], int] | None:
-        """The columns of a manifest of a few mappings that are back to back (as FewExtents has
-        them; neighbours that continue each other merged), their distinct objects in order with one
-        more reference each, and how many extents there are. None: build it step by step.
+        """The columns of a manifest of a few mappings that are back to back, without
+        padding (of objects u64 sizes; of extents, which are the mappings with those merged that
+        continue each other, u64 offsets, u64 sizes, u32 object numbers, u8 access bits; all
+        little-endian), their distinct objects in order with one more reference each, and how many
+        extents there are. None: build it step by step.
         """
         ...
 
@@ -293,15 +305,31 @@ class Backend(Protocol):
         """The other end of send_bytes(): 0 or -errno, EBADMSG if a message has another size."""
         ...
 
-    def ask_broker(
+    def start_asking(
         self, directory: str, name: str, request: bytes, objects: bool, deadline: float
-    ) -> Asked | int:
-        """Connect to the socket ``name`` in an absolute path, ask, and receive the first message of
-        the answer, giving up the GIL once. ``objects``: they are wanted, fill the room in. Socket
-        and descriptors are the caller's.
+    ) -> Question | int:
+        """Connect to the socket ``name`` in an absolute path and ask, without waiting. ``objects``:
+        they are wanted, fill the room in.
 
-        -errno where that was not the plain case, and nothing is left then: ETIME at the deadline,
-        ENOENT and ECONNREFUSED where nobody listens, anything else is to be done step by step.
+        -errno where that was not the plain case, and nothing is left then: ENOENT and ECONNREFUSED
+        where nobody listens, anything else is to be done step by step.
+        """
+        ...
+
+    def finish_asking(self, question: Question, opening: Opening | None) -> Asked | int:
+        """Receive the first message of the answer. Socket and descriptors are the caller's. -errno
+        as start_asking(), and ETIME at the deadline; the question has ended in any case.
+
+        With ``opening`` the backend may do all that follows, too, where the answer brings few
+        objects and nothing is wrong with it: check the manifest's columns (its digest is for the
+        caller to check), import, reserve, map, and say the last word. It keeps the GIL then for as
+        long as a broker takes that is awake.
+        """
+        ...
+
+    def tell(self, socket: int, directory: str, name: str, message: bytes) -> int:
+        """Send one message (24 bytes at most) that is not answered and close ``socket``, or where
+        that is -1 a new connection as start_asking() makes it; without waiting: 0 or -errno.
         """
         ...
 
@@ -332,18 +360,6 @@ class Backend(Protocol):
 
     def export_fds(self, objects: array[int]) -> array[int]:
         """One dma-buf fd an object, ``array('i')``, the caller's to close; all or nothing."""
-        ...
-
-    def open_extents(
-        self, few: FewExtents, base: int, deadline: float, timings: OpenTimings
-    ) -> tuple[array[int], bool] | None:
-        """Check the columns, import the descriptors, map all from ``base`` on, where nothing is
-        mapped, and say the last word, giving up the GIL once: the objects, one reference each, and
-        whether the word was said. Descriptors are closed then, and the socket if it was.
-
-        None: something was not as it should be or cannot be done in one step, nothing was done, and
-        the steps one by one will tell. What it raises has closed the descriptors, too.
-        """
         ...
 
     def cpu_map(

@@ -41,7 +41,7 @@ from ze_ipc.handle import HandleFields
 from ze_ipc.host import host_identity
 from ze_ipc.importer import Importer, ImporterEvent
 from ze_ipc.os_errors import error_of_os
-from ze_ipc.policy import Peer, Policy
+from ze_ipc.policy import PLAIN, Peer, Policy, admits_own_uid
 from ze_ipc.socket_dir import SocketDir, exporter_dir, socket_name
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,6 @@ _BACKLOG = 4096
 _CALLBACKS = 1 << 16
 _CLOSE_SECONDS = 5.0
 _EXIT_SECONDS = 1.0
-_ANYBODY = Policy()
 _CHECK = int(Flag.CHECK)
 
 
@@ -143,21 +142,24 @@ class Broker:
         _live.add(self)
 
     def serve(
-        self, served: Served, objects: array[int] | None = None, policy: Policy = _ANYBODY
+        self, served: Served, objects: array[int] | None = None, policy: Policy = PLAIN
     ) -> bytes:
         """Serve an export from now on; the 64 bytes of its handle. ``objects`` are those that
         ``served`` sends: with them the desk may answer.
         """
         generation, secret = self.register(served, policy)
         handle = self._pack(secret, generation)
-        if self._desk is not None and objects is not None:
-            broker_desk.offer(self._desk, generation, handle, served, objects, policy)
+        desk = self._listener.desk
+        is_plain = policy is PLAIN or policy == PLAIN
+        if is_plain and desk is not None and objects is not None and admits_own_uid():
+            broker_desk.offer(desk, generation, handle, served, objects)
         return handle
 
-    def register(self, served: Served, policy: Policy = _ANYBODY) -> tuple[int, bytes]:
+    def register(self, served: Served, policy: Policy = PLAIN) -> tuple[int, bytes]:
         """Serve an export from now on; its (generation, secret)."""
-        self._check()
-        if policy.admits_others:
+        if self._closed or self._pid != os.getpid():
+            self._check()
+        if policy.uids is not None and policy.admits_others:
             self._dir.set_mode(socket_name(self.address.broker), 0o666)
         registration = self._registry.add(served, policy)
         if registration is None:

@@ -19,13 +19,12 @@ from ze_ipc.broker_protocol import (
 from ze_ipc.broker_registry import Served
 from ze_ipc.broker_service import SECONDS, SECONDS_AN_OBJECT
 from ze_ipc.desk import Desk, DeskEvent, DeskEventKind, DeskRules
-from ze_ipc.policy import Peer, Policy, admits_own_uid
+from ze_ipc.policy import Peer
 
 Call = Callable[[], object]
 DeskMaker = Callable[[int, DeskRules], "Desk | None"]
 """Backend.open_desk."""
 
-_PLAIN = Policy()
 _PATIENCE_SECONDS = 0.002
 
 
@@ -53,14 +52,12 @@ def offer(
     handle: bytes,
     served: Served,
     objects: array[int],
-    policy: Policy,
 ) -> None:
-    """Have the desk answer for an export, where nothing but the peer's uid is asked for; whatever
-    else a policy says is Python's to judge.
+    """Have the desk answer for an export, of which nothing but the peer's uid is asked (PLAIN);
+    whatever else a policy says is Python's to judge.
     """
     manifest = served.manifest_bytes
-    if (policy is _PLAIN or policy == _PLAIN) and admits_own_uid():
-        desk.offer(generation, handle, encode_head(len(manifest), len(objects)), manifest, objects)
+    desk.offer(generation, handle, encode_head(len(manifest), len(objects)), manifest, objects)
 
 
 class Counter(Protocol):

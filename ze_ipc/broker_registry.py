@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import logging
 import os
-import secrets
 import threading
 import time
 from collections import Counter
@@ -107,15 +106,16 @@ class Registry:
     def add(self, served: Served, policy: Policy) -> Registration | None:
         """Serve an export from now on, under a new generation and secret; None after close()."""
         uids = frozenset({os.geteuid()}) if policy.uids is None else policy.uids
-        secret = secrets.token_bytes(SECRET_SIZE)
+        secret = os.urandom(SECRET_SIZE)
         with self._lock:
             if self._closed:
                 return None
             registration = Registration(self._next, secret, served, policy, uids)
             self._next += 1
             self._table[registration.generation] = registration
+            counts = self._uids
             for uid in uids:
-                self._uids[uid] += 1
+                counts[uid] = counts.get(uid, 0) + 1
         return registration
 
     def admits_uid(self, uid: int) -> bool:

@@ -34,6 +34,17 @@ class ChunkedRows:
         """
         return self._first_ending_after(start), self._first_starting_from(end)
 
+    def between(self, start: int, end: int) -> Columns:
+        """A copy of the rows that have a byte in ``[start, end)``."""
+        index = bisect_right(self._firsts, start) - 1
+        if index >= 0:  # mostly they are all in one chunk
+            chunk = self._chunks[index]
+            row, last = bisect_right(chunk.ends, start), bisect_left(chunk.starts, end)
+            following = self._firsts[index + 1 : index + 2]
+            if row < last and not (following and following[0] < end):
+                return chunk.rows(row, last)
+        return self.copy(*self.span(start, end))
+
     def copy(self, begin: Position, end: Position) -> Columns:
         """The rows of a span, as concatenated slices."""
         if begin >= end:

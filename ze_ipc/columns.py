@@ -108,7 +108,7 @@ class Columns:
 
     def clip(self, start: int, end: int) -> None:
         """clipped() in place."""
-        if len(self):
+        if self.starts:
             before = start - self.starts[0]
             if before > 0:
                 self.starts[0] = start
@@ -119,7 +119,7 @@ class Columns:
         """The lowest ``[from, to)`` in ``[start, end)`` that no row has, or None; to is where the
         next row starts, or ``end``. The rows must touch the range.
         """
-        if len(self) == 0:
+        if not self.starts:
             return start, end
         if self.starts[0] > start:
             return start, self.starts[0]

@@ -8,7 +8,6 @@ import os
 import threading
 import time
 import warnings
-import weakref
 from array import array
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,10 +22,10 @@ from ze_ipc.handle import HandleFields
 from ze_ipc.imported_objects import ImportCache
 from ze_ipc.known_rows import known_rows
 from ze_ipc.manifest import VA_PHASE_SIZE, Glance, Manifest, parse
-from ze_ipc.mapping_table import MappingTable
-from ze_ipc.owner import Abandoned, Owner
+from ze_ipc.mapping_table import VA_END, MappingTable
+from ze_ipc.owner import Abandoned, Owned, Owner
 from ze_ipc.physical_memory import PhysicalMemory
-from ze_ipc.policy import Policy
+from ze_ipc.policy import PLAIN, Policy
 from ze_ipc.range_handle import RangeHandle
 from ze_ipc.reservation import Reservation
 from ze_ipc.sent_handles import SentHandles
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
     HandleData = bytes | bytearray | memoryview | RangeHandle
 
-_ANYBODY = Policy()
 GPU_TIMEOUT = 30.0
 """Seconds that a bind, copy or fill may take before DeviceLost or OpenTimeout is raised."""
 
@@ -76,7 +74,7 @@ class Device(DeviceFacts):
         self._imports = ImportCache(backend)
         self._contexts: dict[int, Device] = {}
         self._sent = SentHandles()
-        self._owned: weakref.WeakSet[Owner] = weakref.WeakSet()
+        self._owned: Owned = {}
         self._open(None)
         self._abandoned: Abandoned = Abandoned()
 
@@ -147,26 +145,32 @@ class Device(DeviceFacts):
         """
         call = "Device.get_ipc_handle"
         self._enter(call)
-        arguments.integer(call, "ptr", ptr)
-        arguments.integer(call, "size", size)
+        if type(ptr) is not int or type(size) is not int or not 0 < ptr < ptr + size <= VA_END:
+            arguments.integer(call, "ptr", ptr)
+            arguments.integer(call, "size", size)
         if handle_type is not None:
             arguments.choice(call, "handle_type", handle_type, ("default", "fabric"))
-        if self.ipc_path == "unsupported":
+        backend = self._backend
+        if backend.ipc_path.way == "unsupported":
             raise UnsupportedFeature(self.ipc_path_reason, call=call)
-        native = self._backend.native
+        native = backend.native
         if native is None and handle_type == "fabric":
             raise UnsupportedFeature("only a driver makes fabric handles", call=call)
-        with self._lock, known_rows(self, ptr, size) as known:
-            if native is not None:
-                if policy is not None:
-                    raise UnsupportedFeature(
-                        "the driver's handles open for whoever has them",
-                        call=call,
-                        hint="pass no policy, or use backend xe",
-                    )
-                return native_range.export_range(self, native, known, ptr, size, handle_type)
-            policy = _ANYBODY if policy is None else policy
-            return share.export_range(self, known.rows, ptr, size, policy)
+        if native is not None and policy is not None:
+            raise UnsupportedFeature(
+                "the driver's handles open for whoever has them",
+                call=call,
+                hint="pass no policy, or use backend xe",
+            )
+        with self._lock:
+            known = known_rows(self, ptr, size)
+            try:
+                if native is not None:
+                    return native_range.export_range(self, native, known, ptr, size, handle_type)
+                return share.export_range(self, known.rows, ptr, size, policy or PLAIN)
+            finally:
+                if known.held is not None:
+                    backend.release_objects(known.held)
 
     def open_ipc_handle(
         self,
@@ -272,13 +276,15 @@ class Device(DeviceFacts):
     # ---- what the owners of this device call
 
     def _enter(self, call: str) -> None:
-        self._check(call)
-        self._abandoned.close_all()
-        if self._sent:
+        if self._closed or os.getpid() != self._pid:
+            self._check(call)
+        if self._abandoned:
+            self._abandoned.close_all()
+        if self._sent.handles:
             self._sent.give_up()
 
-    def _adopt(self, owner: Owner) -> None:
-        self._owned.add(owner)
+    def _open_owners(self) -> list[Owner]:
+        return [owner for made in list(self._owned.values()) if (owner := made()) is not None]
 
     def _map(
         self,
@@ -458,7 +464,7 @@ class Device(DeviceFacts):
         return self._broker
 
     def _check_unused(self) -> None:
-        for owner in [*self._contexts.values(), *self._owned]:
+        for owner in [*self._contexts.values(), *self._open_owners()]:
             if not owner.closed:
                 owner._check_unused()
 
@@ -472,7 +478,7 @@ class Device(DeviceFacts):
             all_of_it.callback(self._imports.close)
             for inside in self._contexts.values():
                 all_of_it.callback(inside.close)
-            for owner in list(self._owned):
+            for owner in self._open_owners():
                 owner._lose()
 
     def _close_backend(self) -> None:

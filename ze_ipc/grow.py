@@ -64,10 +64,14 @@ def extend_handle(
             of=export.size,
         )
     old = parse(export.manifest_bytes)
-    with known_rows(device, export.ptr, new_size) as known:
+    known = known_rows(device, export.ptr, new_size)
+    try:
         handle = share.export_range(
             device, known.rows, export.ptr, new_size, export.policy, old.lineage
         )
+    finally:
+        if known.held is not None:
+            device._backend.release_objects(known.held)
     with ExitStack() as undo:
         undo.callback(handle.close)
         new_export = handle._export

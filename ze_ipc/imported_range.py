@@ -65,8 +65,7 @@ class ImportedRange(BufferBase, ArrayLike, Owner):
         """The exporter's pid as the kernel reports it, 0 where it cannot be seen from here."""
         self.timings = timings or OpenTimings()
         """Seconds that the steps of the open took."""
-        self._open(device._abandoned)
-        device._adopt(self)
+        self._open(device._abandoned, device._owned)
 
     @property
     def read_only(self) -> bool:

@@ -27,7 +27,8 @@ class Intervals(Generic[T]):
     """A sorted set of disjoint intervals: reservations, USM allocations, imported windows."""
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
+        self.starts: list[int] = []
+        """Of all intervals, ascending; to look at only."""
         self._items: list[Interval[T]] = []
 
     def __len__(self) -> int:
@@ -51,7 +52,7 @@ class Intervals(Generic[T]):
 
     def all_in(self, start: int, end: int) -> list[Interval[T]]:
         """Every interval that has a byte in ``[start, end)``, in order."""
-        return self._items[self._first_index(start) : bisect_left(self._starts, end)]
+        return self._items[self._first_index(start) : bisect_left(self.starts, end)]
 
     def first_gap(self, start: int, end: int) -> int | None:
         """The first address of ``[start, end)`` that no interval contains, or None."""
@@ -65,21 +66,21 @@ class Intervals(Generic[T]):
 
     def add(self, start: int, end: int, value: T) -> None:
         """Add an interval; the caller has made sure that it overlaps none."""
-        index = bisect_left(self._starts, start)
-        self._starts.insert(index, start)
+        index = bisect_left(self.starts, start)
+        self.starts.insert(index, start)
         self._items.insert(index, Interval(start, end, value))
 
     def remove(self, start: int) -> None:
         """Remove the interval with exactly this start; it must exist."""
-        index = bisect_left(self._starts, start)
-        del self._starts[index], self._items[index]
+        index = bisect_left(self.starts, start)
+        del self.starts[index], self._items[index]
 
     def clear(self) -> None:
         """Remove all."""
-        self._starts.clear()
+        self.starts.clear()
         self._items.clear()
 
     def _first_index(self, address: int) -> int:
         """Index of the first interval that ends after ``address``."""
-        index = bisect_right(self._starts, address)
+        index = bisect_right(self.starts, address)
         return index - 1 if index and self._items[index - 1].end > address else index

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,8 @@ from ze_ipc.overlay import Overlay
 from ze_ipc.walk import walk
 
 if TYPE_CHECKING:
+    from array import array
+
     from ze_ipc.backend import SeenWindow
     from ze_ipc.device import Device
 
@@ -26,28 +26,26 @@ class KnownRows:
     rows: Columns
     context: int
     """The ze_context_handle_t of other code that mapped it; 0 where all is the device's own."""
+    held: array[int] | None = None
+    """Objects to release when the rows are no longer needed."""
 
 
-@contextmanager
-def known_rows(device: Device, ptr: int, size: int) -> Iterator[KnownRows]:
-    """The mappings of ``[ptr, ptr + size)``; their objects are held in the block. The caller holds
-    the device's lock.
-    """
+def known_rows(device: Device, ptr: int, size: int) -> KnownRows:
+    """The mappings of ``[ptr, ptr + size)``; the caller holds the device's lock."""
+    backend = device._backend
     try:
-        own = walk(device._table, ptr, size, device.page_size)
+        return KnownRows(walk(device._table, ptr, size, backend.info.page_size), 0)
     except AddressNotFound as hole:
-        seen = device._backend.seen(ptr, min(ptr + size, _VA_LAST))
+        seen = backend.seen(ptr, min(ptr + size, _VA_LAST))
         if seen is None:
             if device.backend == "level_zero":
                 hole.hint += "; for what other code maps, call ze_ipc.observe() before it does"
             raise
-    else:
-        yield KnownRows(own, 0)
-        return
     try:
-        yield KnownRows(_walk_both(device, seen, ptr, size), seen.context)
-    finally:
-        device._backend.release_objects(seen.objects)
+        return KnownRows(_walk_both(device, seen, ptr, size), seen.context, seen.objects)
+    except BaseException:
+        backend.release_objects(seen.objects)
+        raise
 
 
 def _walk_both(device: Device, seen: SeenWindow, ptr: int, size: int) -> Columns:

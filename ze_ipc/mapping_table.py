@@ -140,7 +140,7 @@ class MappingTable:
 
     def window(self, ptr: int, size: int) -> Columns:
         """A copy of the rows that have a byte in ``[ptr, ptr + size)``, whole (not clipped)."""
-        return self._rows.copy(*self._rows.span(ptr, ptr + size))
+        return self._rows.between(ptr, ptr + size)
 
     def everything(self) -> Columns:
         """A copy of all rows."""
@@ -181,7 +181,7 @@ class MappingTable:
 
     def usm_in(self, start: int, end: int) -> list[Interval[int]]:
         """The allocations that have a byte in ``[start, end)``; ``value`` is the object."""
-        return self._usm.all_in(start, end)
+        return self._usm.all_in(start, end) if self._usm.starts else []
 
     # Imported windows
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,32 +19,26 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Abandoned:
+class Abandoned(deque["Owner"]):
     """Owners that were collected while open, waiting to be closed by the next call into their
     device.
 
     A finaliser may run inside any allocation, in any thread, with any lock held; so it only
-    enqueues.
+    appends.
     """
-
-    def __init__(self) -> None:
-        self._queue: deque[Owner] = deque()
-
-    def append(self, owner: Owner) -> None:
-        self._queue.append(owner)
-
-    def __len__(self) -> int:
-        """How many wait."""
-        return len(self._queue)
 
     def close_all(self) -> None:
         """Close what was abandoned until now."""
-        while self._queue:
+        while self:
             try:
-                owner = self._queue.popleft()
+                owner = self.popleft()
             except IndexError:  # another thread was faster
                 return
             owner.close()
+
+
+Owned = dict[int, "weakref.ref[Owner]"]
+"""The open owners of a device by their id(); a WeakSet without its calls into Python."""
 
 
 class Owner:
@@ -55,9 +50,14 @@ class Owner:
     """Whether it is a fault to be collected open."""
     _at_close: tuple[Callable[[], object], ...] = ()
     _closed = True  # until _open() ran, so that a failed __init__ is not reported as a leak
+    _owned: Owned | None = None
 
-    def _open(self, abandoned: Abandoned | None) -> None:
+    def _open(self, abandoned: Abandoned | None, owned: Owned | None = None) -> None:
+        """From now on it is open, and is in ``owned`` until it is closed."""
         self._abandoned = abandoned
+        if owned is not None:
+            self._owned = owned
+            owned[id(self)] = weakref.ref(self)
         self._pid = os.getpid()
         self._close_lock = threading.Lock()
         self._closed = False
@@ -79,6 +79,8 @@ class Owner:
             if self._closed:
                 return
             self._closed = True
+        if self._owned is not None:
+            self._owned.pop(id(self), None)
         try:
             self._release()
         finally:

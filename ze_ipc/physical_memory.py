@@ -26,8 +26,7 @@ class PhysicalMemory(Owner):
         """Bytes."""
         self.placement: Placement = placement
         """``"device"`` or ``"host"``."""
-        self._open(device._abandoned)
-        device._adopt(self)
+        self._open(device._abandoned, device._owned)
 
     def _release(self) -> None:
         self._device._release_objects(array("Q", (self._object,)))

@@ -82,6 +82,10 @@ class Policy:
         return self.uids is not None and not self.uids <= {os.geteuid()}
 
 
+PLAIN = Policy()
+"""What holds where nobody says anything else."""
+
+
 def admits_own_uid() -> bool:
     """Whether Policy() admits any peer at all."""
     return _names_one_user(os.geteuid())

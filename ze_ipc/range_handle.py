@@ -31,8 +31,7 @@ class RangeHandle(Owner):
         self._device = device
         self._export = export
         if device is not None:  # else there is nothing to give back, nothing to warn about
-            self._open(device._abandoned)
-            device._adopt(self)
+            self._open(device._abandoned, device._owned)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview, native: bool = False) -> RangeHandle:

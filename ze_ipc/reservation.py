@@ -29,8 +29,7 @@ class Reservation(BufferBase, ArrayLike, Owner):
         """First GPU VA, a multiple of the page size."""
         self.size = size
         """Bytes."""
-        self._open(device._abandoned)
-        device._adopt(self)
+        self._open(device._abandoned, device._owned)
 
     def map(
         self,

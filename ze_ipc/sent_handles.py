@@ -26,17 +26,14 @@ class SentHandles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._until: dict[RangeHandle, float] = {}
-
-    def __len__(self) -> int:
-        """How many are on their way."""
-        return len(self._until)
+        self.handles: dict[RangeHandle, float] = {}
+        """Those that are on their way, and until when (time.monotonic() seconds)."""
 
     def export(self, device: Device, ptr: int, size: int) -> bytes:
         """A handle for one message."""
         handle = device.get_ipc_handle(ptr, size)
         with self._lock:
-            self._until[handle] = time.monotonic() + LINGER
+            self.handles[handle] = time.monotonic() + LINGER
         with contextlib.suppress(UnsupportedFeature):  # a driver's own handle tells nothing
             handle.on_importer(partial(self._heard, handle))
         return bytes(handle)
@@ -45,9 +42,9 @@ class SentHandles:
         """Put what nobody has received in time."""
         now = time.monotonic()
         with self._lock:
-            late = [handle for handle, until in self._until.items() if until <= now]
+            late = [handle for handle, until in self.handles.items() if until <= now]
             for handle in late:
-                del self._until[handle]
+                del self.handles[handle]
         for handle in late:
             handle.close()
 
@@ -55,6 +52,6 @@ class SentHandles:
         if event.kind != "opened":
             return
         with self._lock:
-            mine = self._until.pop(handle, None)
+            mine = self.handles.pop(handle, None)
         if mine is not None:
             handle.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ze_ipc import manifest as manifests
 from ze_ipc import transport
-from ze_ipc.backend import FewExtents, OpenTimings
+from ze_ipc.backend import Opening, OpenTimings
 from ze_ipc.broker_protocol import encode_done
-from ze_ipc.errors import InvalidHandle, KernelError, PeerAccessError, ZeIpcError
+from ze_ipc.errors import InvalidHandle, KernelError, PeerAccessError
 from ze_ipc.export import Export
 from ze_ipc.fds import close_fd
 from ze_ipc.imported_range import ImportedRange
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from ze_ipc.policy import Policy
 
 
+_UNDO_SECONDS = 10.0
+
+
 def export_range(
     device: Device,
     rows: Columns,
@@ -41,9 +44,9 @@ def export_range(
     so the range stands still. ``lineage`` is that of the export that this one goes on from.
     """
     backend = device._backend
-    broker = device._broker_started()
+    broker = device._broker or device._broker_started()
     raw, objects = _described(
-        backend, rows, ptr, size, policy.read_only, lineage or secrets.token_bytes(16)
+        backend, rows, ptr, size, policy.read_only, lineage or os.urandom(manifests.LINEAGE_SIZE)
     )
     export = Export(backend, raw, objects, ptr, size, policy, broker.call_back)
     try:
@@ -103,18 +106,20 @@ def open_range(
     timings = OpenTimings()
     clock = StepClock()
     connection = manifest = None
+    token = cache.new_token()
     held = cache.acquire(key)
     try:
         connection = transport.connect(fields, deadline, packed=raw_handle, asking=device._backend)
+        connection.start(skip_objects=held is not None)
         timings.connecting = clock.step()
-        connection.request(skip_objects=held is not None)
+        last_word = encode_done(0, token)
+        connection.request(
+            skip_objects=held is not None,
+            opening=Opening(last_word, reserve, manifests.VA_PHASE_SIZE),
+        )
         raw = connection.manifest(device._backend.receive_bytes)
-        if held is None and device._backend.opens_few and (fds := connection.few):
-            view = _open_few(
-                device, connection, fds, raw, key, fields.pid, deadline, timings, clock, reserve
-            )
-            if view is not None:
-                return view
+        if connection.opened is not None:
+            return _view_of_opened(device, connection, raw, key, token, fields.pid, timings, clock)
         manifest = manifests.parse(raw)
         digest = manifests.digest(raw)
         del raw  # 29 bytes an extent
@@ -122,7 +127,7 @@ def open_range(
         how: str = connection.transport
         if held is None:
             objects = _objects(device, connection, manifest, deadline, timings)
-            held = cache.add(key, digest, objects, cache.new_token())
+            held = cache.add(key, digest, objects, token)
         elif held.digest != digest:
             raise InvalidHandle(
                 "the exporter described the same export in two ways", call="open_ipc_handle"
@@ -135,6 +140,8 @@ def open_range(
     except BaseException as error:
         if connection is not None:
             connection.close()
+            if not isinstance(error, Exception):  # a signal: the last word may have been said
+                connection.tell_released(token)
         if held is not None:
             cache.drop(held)
         foreign = manifest is not None and manifest.device_uuid != device.uuid
@@ -149,80 +156,53 @@ def open_range(
     return view
 
 
-def _open_few(
+def _view_of_opened(
     device: Device,
     connection: transport.Connection,
-    fds: array[int],
     raw: bytes,
     key: tuple[bytes, int],
+    token: int,
     exporter_pid: int,
-    deadline: float,
     timings: OpenTimings,
     clock: StepClock,
-    reserve: int,
-) -> ImportedRange | None:
-    """What the steps below do, by one call of the backend; None: they have to be done."""
-    backend, cache = device._backend, device._imports
-    glance = manifests.Glance(raw)
-    if glance.object_count != len(fds) or glance.page_size % device.page_size:
-        return None
-    size, token = _room(glance, reserve, device.page_size), cache.new_token()
-    try:
-        base = _reserve(backend, size, glance.va_phase)
-    except ZeIpcError:
-        # The size is the exporter's word, which the steps below check first.
-        return None
-    timings.describing = clock.step()
-    few = FewExtents(
-        raw,
-        manifests.HEADER_SIZE,
-        glance.object_count,
-        glance.extent_count,
-        glance.page_size,
-        glance.covered_size,
-        fds,
-        connection.fileno(),
-        encode_done(0, token),
-    )
-    opened = None
-    try:
-        opened = backend.open_extents(few, base, deadline, timings)
-    except BaseException:
-        connection.take_fds()
-        raise
-    finally:
-        if opened is None:
-            backend.unreserve(base, size)
-    if opened is None:
-        return None
-    objects, told = opened
-    connection.take_fds()
-    if told:
-        connection.finished()
-    held = cache.add(key, glance.digest, objects, token)
-    held.told = connection
+) -> ImportedRange:
+    """What the steps have made where the backend did them all."""
+    opened = connection.opened
+    assert opened is not None
+    base, room, objects = opened.base, opened.room, opened.objects
+    held = None
     entered = False
     try:
-        device._add_import(base, glance, objects, size)
+        glance = manifests.Glance(raw)
+        held = device._imports.add(key, glance.digest, objects, token)
+        held.told = connection
+        device._add_import(base, glance, objects, room)
         entered = True
         view = ImportedRange(
-            device, base, glance, held, connection.transport, exporter_pid, size, timings
+            device, base, glance, held, connection.transport, exporter_pid, room, timings
         )
     except BaseException:
+        backend = device._backend
         with ExitStack() as undo:
-            undo.callback(cache.drop, held)
-            undo.callback(backend.unreserve, base, size)
-            undo.callback(backend.unmap, base, size, deadline)
+            if held is not None:
+                undo.callback(device._imports.drop, held)
+            else:
+                undo.callback(connection.tell_released, token)
+                undo.callback(backend.release_objects, objects)
+            undo.callback(backend.unreserve, base, room)
+            undo.callback(backend.unmap, base, room, time.monotonic() + _UNDO_SECONDS)
             if entered:
-                undo.callback(device._forget_import, base, size)
+                undo.callback(device._forget_import, base, room)
         raise
-    timings.binding = clock.step() - timings.importing
-    if not told:
+    timings.importing = opened.importing
+    timings.binding = opened.seconds - opened.importing
+    timings.describing = clock.step() - opened.seconds
+    if not connection.closed:
         connection.finish(token=token)
     return view
 
 
-def _room(manifest: manifests.Manifest | manifests.Glance, reserve: int, page: int) -> int:
+def _room(manifest: manifests.Manifest, reserve: int, page: int) -> int:
     """Bytes of VA for a window that may grow to ``reserve`` bytes."""
     return max(manifest.covered_size, -(-(manifest.window_offset + reserve) // page) * page)
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Literal, Protocol
 
 from ze_ipc import transport_attempt
-from ze_ipc.backend import Asked
+from ze_ipc.backend import Asked, Opened, Opening, Question
 from ze_ipc.broker_messages import (
     DeadlinePassed,
     receive_bytes,
@@ -75,18 +75,15 @@ ReceiveBytes = Callable[[int, memoryview, int, float], int]
 
 
 class Asking(Protocol):
-    """What a connection may leave to a backend."""
-
-    def ask_broker(
-        self, directory: str, name: str, request: bytes, objects: bool, deadline: float
-    ) -> Asked | int:
-        """Backend.ask_broker()."""
-        ...
+    """What a connection may leave to a backend; see there."""
 
     @property
-    def reply_room(self) -> int:
-        """Backend.reply_room."""
-        ...
+    def reply_room(self) -> int: ...
+    def start_asking(
+        self, directory: str, name: str, request: bytes, objects: bool, deadline: float
+    ) -> Question | int: ...
+    def finish_asking(self, question: Question, opening: Opening | None) -> Asked | int: ...
+    def tell(self, socket: int, directory: str, name: str, message: bytes) -> int: ...
 
 
 _CALL = "open_ipc_handle"
@@ -129,21 +126,46 @@ class Connection:
         self._sock_lock = threading.Lock()
         """Around the end of the socket: interrupt() must not end another of its number."""
         self._asking = asking
+        self._question: Question | None = None
+        self._opening: Opening | None = None
         self._closed = False
+        self.opened: Opened | None = None
+        """After request(): what of the range is done already. The caller's."""
         self.greeted = False
         """Whether the object stream has begun, as receive_objects() is to be told."""
         self._number = -1
         """The socket, as long as nothing but its number is asked for."""
         self._sock: socket.socket | None = dial(handle, deadline) if asking is None else None
 
-    def request(self, *, skip_objects: bool = False, room: int = 0) -> Reply:
+    def start(self, *, skip_objects: bool = False) -> None:
+        """Ask already what request() will ask, where that can be done without waiting: the broker
+        wakes up meanwhile.
+        """
+        asking = self._asking
+        if asking is None:
+            return
+        handle = self._packed or self._handle.pack()
+        flags = Flag.SKIP_OBJECTS if skip_objects else _NO_FLAG
+        request, name = encode_request(flags, handle), socket_name(self._handle.broker)
+        for path in candidate_paths():
+            started = asking.start_asking(path, name, request, not skip_objects, self.deadline)
+            if not isinstance(started, int):
+                self._question = started
+            elif started in _NOBODY_THERE:
+                continue
+            return
+
+    def request(
+        self, *, skip_objects: bool = False, room: int = 0, opening: Opening | None = None
+    ) -> Reply:
         """Ask for the range; the broker's refusal is raised as what it means.
 
         ``room``: so many descriptors may come with the answer; see take_fds(). A connection that
-        has ``asking`` finds it out by itself.
+        has ``asking`` finds it out by itself, and may go on as ``opening`` says: see ``opened``.
         """
         if skip_objects:
             return self._ask(Flag.SKIP_OBJECTS)
+        self._opening = opening
         self._room = min(room, MAX_ROOM)
         return self._ask(_NO_FLAG)
 
@@ -190,36 +212,42 @@ class Connection:
         """The socket, for the object stream; it stays ours."""
         return self._open_socket().fileno() if self._number < 0 else self._number
 
-    @property
-    def few(self) -> array[int] | None:
-        """What take_fds() would give, where socket and descriptors are numbers that nobody else
-        knows, and so may be closed by somebody who calls finished() then.
-        """
-        return self._fds if self._fds and self._number >= 0 else None
-
-    def finished(self) -> None:
-        """Somebody else has said the last word, and closed socket and descriptors."""
-        self._fds, self._number, self._closed = array("i"), -1, True
-
     def finish(self, status: int = 0, token: int = 0) -> None:
         """Tell the broker how it ended (0: we hold the range, by that token) and close.
 
         That it cannot be told is no error: the range needs the exporter no more.
         """
+        word = encode_done(status, token)
+        number, self._number = self._number, -1
+        if self._asking is not None and number >= 0:
+            self._closed = True
+            rc = self._asking.tell(number, "", "", word)
+            return _log.debug("the exporter was told of status %d: %d", status, rc)
+        self._number = number
         try:
-            send_message(self._open_socket(), [encode_done(status, token)], self.deadline)
+            send_message(self._open_socket(), [word], self.deadline)
         except (OSError, DeadlinePassed) as error:
             _log.debug("the exporter was not told of status %d: %r", status, error)
         finally:
             self.close()
+        return None
 
     def tell_released(self, token: int) -> None:
         """After finish(): tell the exporter that we hold nothing by that token any more, by a new
         connection. Waits a moment at most; that it cannot be told is no error.
         """
+        word = encode_release(self._handle.generation, token)
+        if self._asking is not None:
+            name = socket_name(self._handle.broker)
+            for path in candidate_paths():
+                rc = self._asking.tell(-1, path, name, word)
+                if rc == 0:
+                    return
+                if rc not in _NOBODY_THERE:
+                    break
         try:
             with self._dial(self._handle, time.monotonic() + _RELEASE_SECONDS) as sock:
-                sock.send(encode_release(self._handle.generation, token), _SEND_FLAGS)
+                sock.send(word, _SEND_FLAGS)
         except (OSError, ZeIpcError, DeadlinePassed) as error:
             _log.debug("the exporter was not told of a release: %r", error)
 
@@ -245,6 +273,9 @@ class Connection:
             close_fd(number)
         while self._fds:
             close_fd(self._fds.pop())
+        question, self._question = self._question, None
+        if question is not None:
+            question.close()
 
     @property
     def closed(self) -> bool:
@@ -285,7 +316,7 @@ class Connection:
                 pause(delay, self.deadline)
                 delay = min(2 * delay, LONGEST_DELAY)
                 self._drop()
-            message = None if attempt or request else self._ask_at_once(flags, handle)
+            message = None if attempt or request else self._answer_to_question(flags)
             if message is None:
                 if self._sock is None:
                     self._sock = self._dial(self._handle, self.deadline)
@@ -311,25 +342,26 @@ class Connection:
             f"the exporter ended the connection {_ATTEMPTS} times without an answer", call=_CALL
         )
 
-    def _ask_at_once(self, flags: Flag, handle: bytes) -> bytes | None:
-        """What _exchange() returns, by one call of the backend; None: it is to be done by steps."""
-        asking = self._asking
-        if asking is None or self._closed:
+    def _answer_to_question(self, flags: Flag) -> bytes | None:
+        """What _exchange() returns, of a question that start() has put; None: do it by steps."""
+        asking, question = self._asking, self._question
+        if asking is None:
             return None
         objects = flags is _NO_FLAG
-        request, name = encode_request(flags, handle), socket_name(self._handle.broker)
-        for path in candidate_paths():
-            answer = asking.ask_broker(path, name, request, objects, self.deadline)
+        if question is not None:
+            answer = asking.finish_asking(question, self._opening if objects else None)
+            self._question = None
             if not isinstance(answer, int):
-                self._number, self._room, message, self._fds, lost, self.greeted = answer
+                (self._number, self._room, message, self._fds, lost, self.greeted, self.opened) = (
+                    answer
+                )
+                self._closed = self._number < 0
                 if lost:
                     self._room = 0
                     return b""
                 return message
             if answer == -errno.ETIME:
                 raise timed_out("the exporter did not answer")
-            if answer not in _NOBODY_THERE:
-                break
         if objects:
             self._room = asking.reply_room
         return None

@@ -26,8 +26,7 @@ class UsmAllocation(Owner):
         """Bytes that were asked for; the mapping is rounded up to pages."""
         self.kind: UsmKind = kind
         """``"device"``, ``"host"`` or ``"shared"``."""
-        self._open(device._abandoned)
-        device._adopt(self)
+        self._open(device._abandoned, device._owned)
 
     def _release(self) -> None:
         self._device._free_usm(self.ptr, self._mapped, self._object)

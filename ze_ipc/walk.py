@@ -25,7 +25,8 @@ def walk(table: Walkable, ptr: int, size: int, page_size: int) -> Columns:
     any hole, with its first address in the window. Bytes beyond the end of the address space are a
     hole like any other.
     """
-    _check_arguments("get_ipc_handle", ptr, size)
+    if size <= 0 or ptr <= 0:
+        _check_arguments("get_ipc_handle", ptr, size)
     end = ptr + size
     if usm := table.usm_in(ptr, end):
         raise InvalidArgument(

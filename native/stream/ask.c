@@ -119,26 +119,42 @@ static bool will_stream(const struct ask *ask)
     return status == 0 && objects != 0;
 }
 
+static int64_t slice_of(const struct ask *ask)
+{
+    int64_t left = ask->patience ? ask->patience - now_ns() : SLICE_NS;
+
+    return left < 0 ? 0 : left < SLICE_NS ? left : SLICE_NS;
+}
+
+static int put_question(struct ask *ask)
+{
+    uint16_t room = 0;
+
+    if (ask->socket < 0)
+        ask->socket = dial(ask->directory, ask->name);
+    if (ask->socket < 0)
+        return ask->socket;
+    /* Only now, for the broker has to wake up anyway. */
+    if (ask->objects)
+        room = htole16((uint16_t)object_reply_room());
+    memcpy(ask->request + ROOM_AT, &room, sizeof(room));
+    /* A broker that has closed may have said why before. */
+    if (send(ask->socket, ask->request, ASK_REQUEST, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EPIPE &&
+        errno != ECONNRESET)
+        return -errno;
+    ask->asked = 1;
+    return 0;
+}
+
 static int converse(struct ask *ask)
 {
     bool reset = false;
+    int rc = ask->asked ? 0 : put_question(ask);
 
-    if (ask->socket < 0) {
-        uint16_t room = ask->objects ? htole16((uint16_t)object_reply_room()) : 0;
-
-        memcpy(ask->request + ROOM_AT, &room, sizeof(room));
-        ask->socket = dial(ask->directory, ask->name);
-        if (ask->socket < 0)
-            return ask->socket;
-    }
-    /* A broker that has closed may have said why before. */
-    if (!ask->asked && send(ask->socket, ask->request, ASK_REQUEST, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
-        errno != EPIPE && errno != ECONNRESET)
-        return -errno;
-    ask->asked = 1;
+    if (rc < 0)
+        return rc;
     for (;;) {
-        int rc = object_stream_wait(ask->socket, POLLIN, SLICE_NS, ask->deadline);
-
+        rc = object_stream_wait(ask->socket, POLLIN, slice_of(ask), ask->deadline);
         if (rc <= 0)
             return rc ? rc : -EINTR;
         rc = receive(ask);
@@ -150,14 +166,8 @@ static int converse(struct ask *ask)
     }
 }
 
-int ask_broker(struct ask *ask)
+static int give_up(struct ask *ask, int rc)
 {
-    int rc = converse(ask);
-
-    if (rc == 0)
-        ask->greeted = will_stream(ask) && object_stream_greet(ask->socket);
-    if (rc == 0 || (rc == -EINTR && ask->socket >= 0))
-        return rc;
     if (ask->socket >= 0)
         close(ask->socket);
     fds_close(ask->fds, ask->count);
@@ -165,4 +175,36 @@ int ask_broker(struct ask *ask)
     ask->socket = -1;
     /* An interrupted connect() has connected to nobody. */
     return rc == -EINTR ? -EAGAIN : rc;
+}
+
+int ask_start(void *unused, struct ask *ask)
+{
+    int rc = put_question(ask);
+
+    (void)unused;
+    return rc < 0 ? give_up(ask, rc) : 0;
+}
+
+int ask_broker(void *unused, struct ask *ask)
+{
+    int rc = converse(ask);
+
+    (void)unused;
+    if (rc == 0)
+        ask->greeted = will_stream(ask) && object_stream_greet(ask->socket);
+    return rc == 0 || (rc == -EINTR && ask->socket >= 0) ? rc : give_up(ask, rc);
+}
+
+int ask_tell(void *unused, struct tell *tell)
+{
+    int fd = tell->socket < 0 ? dial(tell->directory, tell->name) : tell->socket;
+    int rc = 0;
+
+    (void)unused;
+    if (fd < 0)
+        return fd;
+    if (send(fd, tell->message, tell->size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        rc = -errno;
+    close(fd);
+    return rc;
 }

@@ -21,6 +21,8 @@ struct ask {
     /* The connection, the caller's when 0 was returned; -1 at first, and on every error but -EINTR. */
     int32_t socket;
     int64_t deadline;
+    /* If not 0: -EINTR when this time has come, for who holds a lock meanwhile. */
+    int64_t patience;
     /* What came: of a message longer than the buffer no more than fits. */
     uint8_t *message;
     uint64_t room;
@@ -31,13 +33,32 @@ struct ask {
     uint32_t lost;
     /* The objects come by the stream, and may come at once: object_stream_greet(). */
     uint32_t greeted;
-    /* Progress: 0 at first. */
+    /* Progress: 0 at first; the question is on its way. */
     uint32_t asked;
 };
 
 /*
  * 0; -EINTR: call again (the slice is over); -ETIME at the deadline; -EXDEV where the directory may be written by
  * others or is another user's, which is to be looked at more closely; -ECONNRESET when the broker ended the connection
- * without an answer; any other -errno. After an error the broker has not given anything.
+ * without an answer; any other -errno. After an error the broker has not given anything. As ze_ipc._held calls
+ * functions, like all below.
  */
-int ask_broker(struct ask *ask);
+int ask_broker(void *unused, struct ask *ask);
+
+enum { TELL_MOST = 24 };
+
+/* One message that is not answered. */
+struct tell {
+    /* As of struct ask; a socket is used as it is, and where there is none, -1, a connection is made. */
+    const char *directory;
+    const char *name;
+    int32_t socket;
+    uint32_t size;
+    uint8_t message[TELL_MOST];
+};
+
+/* Sends it without waiting and closes the socket: 0 or -errno. */
+int ask_tell(void *unused, struct tell *tell);
+
+/* The question alone, which waits for nothing: ask_broker() goes on from there. */
+int ask_start(void *unused, struct ask *ask);

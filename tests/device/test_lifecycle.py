@@ -96,7 +96,7 @@ def test_what_is_collected_open_is_reported_and_given_back(
             gc.collect()
         assert [w.category for w in caught] == [ResourceWarning]
         device.reserve(PAGE).close()  # the next call closes what was abandoned
-        assert not len(device._abandoned)
+        assert not device._abandoned
 
 
 def test_a_device_that_is_collected_open_is_closed_with_all_it_serves() -> None:

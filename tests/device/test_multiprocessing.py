@@ -91,7 +91,7 @@ def test_queues_there_and_back(device: ze_ipc.Device, view: ze_ipc.ImportedRange
     for queue in (questions, answers):
         queue.close()
         queue.join_thread()
-    assert eventually(lambda: len(device._sent) == 0)
+    assert eventually(lambda: len(device._sent.handles) == 0)
 
 
 def test_pools_and_executors(view: ze_ipc.ImportedRange, reservation: ze_ipc.Reservation) -> None:
@@ -134,10 +134,10 @@ def test_the_message_holds_the_memory(device: ze_ipc.Device) -> None:
     with here, there:
         here.send(reservation)
         reservation.close()
-        assert len(device._sent) == 1
+        assert len(device._sent.handles) == 1
         with there.recv() as view:
             assert bytes(memoryview(view)[:4]) == b"sent"
-            assert eventually(lambda: len(device._sent) == 0)
+            assert eventually(lambda: len(device._sent.handles) == 0)
 
 
 def test_what_nobody_receives_is_given_up(

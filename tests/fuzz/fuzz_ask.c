@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     message[MESSAGE] = 0x5a;
     REQUIRE(pthread_create(&thread, NULL, broker, &input) == 0);
     do {
-        rc = ask_broker(&ask);
+        rc = ask_broker(NULL, &ask);
     } while (rc == -EINTR);
     REQUIRE(message[MESSAGE] == 0x5a && ask.count <= ASK_FDS);
     REQUIRE(rc == 0 ? ask.socket >= 0 && ask.length <= MESSAGE : ask.socket == -1 && ask.count == 0);

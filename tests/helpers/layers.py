@@ -21,6 +21,7 @@ LAYER_OF = {
     "elf": LEAVES,
     "threads": LEAVES,
     "loader": LEAVES,
+    "_held": 0,
     "_ze": 0,
     "_xe": 0,
     "_mock": 0,
@@ -57,7 +58,7 @@ PREFIXES = {"broker": 3, "transport": 3}
 DEFAULT_LAYER = 4
 """A module that the table does not name: one of the owners above broker and transport."""
 
-FOREIGN = {"_ze", "_xe", "_mock"}
+FOREIGN = {"_held", "_ze", "_xe", "_mock"}
 MAY_USE_FOREIGN = {"xe", "level_zero", "mock"}
 MAY_USE_LIBC = {"pidfd", "security", "mock_chroot", "interop"}
 """Modules that make a system call for which Python has no function; all others stay off ctypes."""

@@ -19,9 +19,12 @@ class HeapMachine(RuleBasedStateMachine):
         super().__init__()
         self.heap = VaHeap(START, END)
         self.taken: dict[int, int] = {}
+        self.lent: list[tuple[int, int]] = []
 
     def free(self) -> set[int]:
         used = {unit for start, size in self.taken.items() for unit in range(start, start + size)}
+        for start, end in self.lent:
+            used |= set(range(start, end))
         return set(range(START, END)) - used
 
     @rule(size=st.integers(1, 40), alignment=st.sampled_from([1, 2, 3, 8, 16]), data=st.data())
@@ -62,15 +65,55 @@ class HeapMachine(RuleBasedStateMachine):
             with pytest.raises(InvalidArgument):
                 self.heap.release(address, size)
 
+    @rule()
+    def lend(self) -> None:
+        free = self.free()
+        ground = self.heap.lend()
+        assert free.issuperset(range(*ground))
+        if ground == (0, 0):
+            # There may be holes as large, but none as large at the top.
+            assert END - 1 not in free or len(free) < (END - START) // 8 or self.taken or self.lent
+        else:
+            self.lent.append(ground)
+
+    @precondition(lambda self: self.lent)
+    @rule(data=st.data())
+    def settle(self, data: st.DataObject) -> None:
+        ground = self.lent.pop(data.draw(st.integers(0, len(self.lent) - 1)))
+        address = data.draw(st.integers(*ground))
+        size = data.draw(st.integers(0, ground[1] - address))
+        self.heap.settle(ground, address, size)
+        if size:
+            self.taken[address] = size
+
     @invariant()
     def everything_can_be_had_again(self) -> None:
-        if not self.taken:
+        if not self.taken and not self.lent:
             assert self.heap.reserve(END - START) == START
             self.heap.release(START, END - START)
 
 
 TestHeap = HeapMachine.TestCase
 TestHeap.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_ground_is_taken_from_its_front_and_put_back_there() -> None:
+    heap = VaHeap(1 << 21, 1 << 47)
+    ground = heap.lend()
+    heap.settle(ground, ground[0], 4096)
+    again = heap.lend()
+    assert again == (ground[0] + 4096, ground[1])
+    heap.settle(again, 0, 0)
+    heap.release(ground[0], 4096)
+    assert heap.lend() == ground
+
+
+def test_ground_that_is_asked_for_by_address_is_given() -> None:
+    heap = VaHeap(1 << 21, 1 << 47)
+    ground = heap.lend()
+    heap.settle(ground, 0, 0)
+    heap.reserve_at(ground[0] + 4096, 4096)
+    assert heap.lend() != ground
 
 
 @pytest.mark.parametrize("start", [0, -1, 10])

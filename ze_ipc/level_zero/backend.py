@@ -12,10 +12,11 @@ from ze_ipc.backend import (
     Asked,
     CpuMapping,
     DeviceInfo,
-    FewExtents,
     IpcPath,
+    Opening,
     OpenTimings,
     Placement,
+    Question,
     SeenWindow,
     UsmKind,
 )
@@ -31,7 +32,7 @@ from ze_ipc.level_zero.native import NativeRanges
 from ze_ipc.level_zero.objects import Objects, page_size
 from ze_ipc.level_zero.observing import seen_window
 from ze_ipc.level_zero.table import Table
-from ze_ipc.xe.ask import ask_broker
+from ze_ipc.xe.ask import start_asking, tell
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
 
 _VA_BITS = 47
@@ -43,7 +44,6 @@ class LevelZeroBackend:
     """One device of a driver, with a context of our own; implements ``ze_ipc.backend.Backend``."""
 
     name: Literal["xe", "level_zero"] = "level_zero"
-    opens_few = False
 
     def __init__(
         self,
@@ -228,11 +228,19 @@ class LevelZeroBackend:
         """Fill a buffer from what send_bytes() sends: 0 or -errno."""
         return receive_bytes(socket, into, message, deadline)
 
-    def ask_broker(
+    def start_asking(
         self, directory: str, name: str, request: bytes, objects: bool, deadline: float
-    ) -> Asked | int:
-        """Connect to a broker, ask, and receive the first message of the answer."""
-        return ask_broker(directory, name, request, objects, deadline)
+    ) -> Question | int:
+        """Connect to a broker and ask."""
+        return start_asking(directory, name, request, objects, deadline)
+
+    def finish_asking(self, question: Question, opening: Opening | None) -> Asked | int:
+        """Receive the first message of the answer; all else goes step by step."""
+        return question.finish()
+
+    def tell(self, socket: int, directory: str, name: str, message: bytes) -> int:
+        """Send one message and close: 0 or -errno."""
+        return tell(socket, directory, name, message)
 
     @property
     def reply_room(self) -> int:
@@ -248,11 +256,6 @@ class LevelZeroBackend:
     def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
         """Import what came with an answer; the descriptors are closed in any case."""
         return stream.import_fds(self._context, fds, sizes)
-
-    def open_extents(
-        self, few: FewExtents, base: int, deadline: float, timings: OpenTimings
-    ) -> None:
-        """Always step by step."""
 
     def open_desk(self, epoll: int, rules: DeskRules) -> None:
         """There is none: every peer is answered by Python."""

@@ -14,6 +14,8 @@ from ze_ipc.backend import READ_ONLY
 
 VA_PHASE_SIZE = 2 << 20
 """An import keeps the exporter's VA modulo this, so that large device pages stay possible."""
+LINEAGE_SIZE = 16
+"""Bytes."""
 MAX_EXTENTS = 1 << 26
 """More than any device's page tables can make sense of; a cap, so that counts cannot overflow."""
 
@@ -42,7 +44,7 @@ class Manifest:
     """``array('Q')``: bytes."""
     access: array[int]
     """``array('B')``: backend access bits."""
-    lineage: bytes = bytes(16)
+    lineage: bytes = bytes(LINEAGE_SIZE)
     """16 random bytes that the exports of one growing range have in common, each of which begins
     with all the extents and objects of the one before; zero: of none.
     """

@@ -9,7 +9,16 @@ from array import array
 from typing import Literal
 
 from ze_ipc._xe import lib
-from ze_ipc.backend import Asked, DeviceInfo, FewExtents, IpcPath, OpenTimings, Placement, UsmKind
+from ze_ipc.backend import (
+    Asked,
+    DeviceInfo,
+    IpcPath,
+    Opening,
+    OpenTimings,
+    Placement,
+    Question,
+    UsmKind,
+)
 from ze_ipc.desk import DeskRules
 from ze_ipc.errors import (
     InvalidArgument,
@@ -18,7 +27,7 @@ from ze_ipc.errors import (
     UnsupportedFeature,
     ZeIpcError,
 )
-from ze_ipc.xe.ask import ask_broker
+from ze_ipc.xe.ask import BrokerQuestion, finish_and_open, start_asking, tell
 from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
 from ze_ipc.xe.copy import CopyEngine, commands_of
@@ -28,7 +37,6 @@ from ze_ipc.xe.desk import XeDesk
 from ze_ipc.xe.device import Device
 from ze_ipc.xe.names import device_name
 from ze_ipc.xe.objects import Objects
-from ze_ipc.xe.open_extents import open_extents
 from ze_ipc.xe.pat import pat_of, platform
 from ze_ipc.xe.query import Facts
 from ze_ipc.xe.reply import export_fds, import_fds, send_reply
@@ -50,7 +58,6 @@ class XeBackend:
     name: Literal["xe", "level_zero"] = "xe"
     ipc_path = IpcPath("emulated", "the kernel driver shares objects, one dma-buf each")
     native = None
-    opens_few = True
     sycl_place = None
 
     def seen(self, start: int, end: int) -> None:
@@ -245,11 +252,24 @@ class XeBackend:
         """Fill a buffer from what send_bytes() sends: 0 or -errno."""
         return receive_bytes(socket, into, message, deadline)
 
-    def ask_broker(
+    def start_asking(
         self, directory: str, name: str, request: bytes, objects: bool, deadline: float
-    ) -> Asked | int:
-        """Connect to a broker, ask, and receive the first message of the answer."""
-        return ask_broker(directory, name, request, objects, deadline)
+    ) -> Question | int:
+        """Connect to a broker and ask."""
+        return start_asking(directory, name, request, objects, deadline)
+
+    def finish_asking(self, question: Question, opening: Opening | None) -> Asked | int:
+        """Receive the first message of the answer; with ``opening`` do all that follows for a few
+        objects, in the same C call.
+        """
+        if opening is None:
+            return question.finish()
+        assert isinstance(question, BrokerQuestion)
+        return finish_and_open(question, self._space, self._heap, self._facts.page_size, opening)
+
+    def tell(self, socket: int, directory: str, name: str, message: bytes) -> int:
+        """Send one message and close: 0 or -errno."""
+        return tell(socket, directory, name, message)
 
     @property
     def reply_room(self) -> int:
@@ -265,12 +285,6 @@ class XeBackend:
     def import_fds(self, fds: array[int], sizes: array[int]) -> array[int]:
         """Import what came with an answer; the descriptors are closed in any case."""
         return import_fds(self._device, fds, sizes)
-
-    def open_extents(
-        self, few: FewExtents, base: int, deadline: float, timings: OpenTimings
-    ) -> tuple[array[int], bool] | None:
-        """Import and map a few objects in one C call."""
-        return open_extents(self._space, few, base, deadline, timings)
 
     def open_desk(self, epoll: int, rules: DeskRules) -> XeDesk:
         """A desk that answers for objects of this device."""

@@ -9,7 +9,7 @@ from typing import Any
 from ze_ipc._xe import ffi, lib
 from ze_ipc.desk import DeskEvent, DeskEventKind, DeskRules
 from ze_ipc.errors import OutOfHostMemory
-from ze_ipc.xe.device import Device, nanoseconds, u64
+from ze_ipc.xe.device import Device, nanoseconds
 
 _ROOM = int(lib.DESK_ROOM)
 _KINDS = tuple(
@@ -43,13 +43,14 @@ class XeDesk:
         self, generation: int, handle: bytes, head: bytes, manifest: bytes, objects: array[int]
     ) -> None:
         """Answer for an export."""
-        buffers = tuple(map(ffi.from_buffer, (handle, head, manifest))), u64(objects)
-        (name, first, body), column = buffers
+        view = ffi.from_buffer
+        name, first, body = view(handle), view(head), view(manifest)
+        column = view("uint64_t[]", objects)
         what = ffi.new(
             "struct desk_export *",
             (generation, name, first, len(head), body, len(manifest), column, len(objects)),
         )
-        self._kept[generation] = buffers
+        self._kept[generation] = name, first, body, column
         if lib.desk_offer(self._pointer, what):
             # The broker closes, or memory is short: Python answers.
             del self._kept[generation]
