@@ -75,14 +75,16 @@ int xe_bind_map(struct xe_device *device, const struct xe_bind *bind, uint64_t f
     return rc;
 }
 
-int xe_bind_unmap(struct xe_device *device, uint32_t vm_id, uint16_t pat_index, uint64_t address, uint64_t size,
-                  struct xe_fence *fence, int64_t deadline, uint32_t *submitted)
+int xe_bind_unmap(struct xe_device *device, struct xe_unmap *what)
 {
     struct drm_xe_vm_bind arg = {
-        .vm_id = vm_id,
+        .vm_id = what->vm_id,
         .num_binds = 1,
-        .bind = {.pat_index = pat_index, .range = size, .addr = address, .op = DRM_XE_VM_BIND_OP_UNMAP},
+        .bind = {.pat_index = what->pat_index,
+                 .range = what->size,
+                 .addr = what->address,
+                 .op = DRM_XE_VM_BIND_OP_UNMAP},
     };
 
-    return submit(device, &arg, fence, deadline, submitted);
+    return submit(device, &arg, what->fence, what->deadline, &what->submitted);
 }

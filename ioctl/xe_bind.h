@@ -25,6 +25,16 @@ struct xe_bind {
 int xe_bind_map(struct xe_device *device, const struct xe_bind *bind, uint64_t first, uint64_t count, uint64_t address,
                 struct xe_fence *fence, int64_t deadline, uint32_t *submitted);
 
+struct xe_unmap {
+    uint32_t vm_id;
+    uint16_t pat_index;
+    uint64_t address;
+    uint64_t size;
+    struct xe_fence *fence;
+    int64_t deadline;
+    /* Out. */
+    uint32_t submitted;
+};
+
 /* Unmaps [address, address + size) as one op; as xe_bind_map(). */
-int xe_bind_unmap(struct xe_device *device, uint32_t vm_id, uint16_t pat_index, uint64_t address, uint64_t size,
-                  struct xe_fence *fence, int64_t deadline, uint32_t *submitted);
+int xe_bind_unmap(struct xe_device *device, struct xe_unmap *what);

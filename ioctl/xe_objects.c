@@ -68,6 +68,11 @@ int xe_objects_release(struct xe_device *device, const uint64_t *handles, uint64
     return first;
 }
 
+int xe_column_release(struct xe_device *device, struct xe_column *column)
+{
+    return xe_objects_release(device, column->handles, column->count, &column->done);
+}
+
 int xe_objects_export(struct xe_device *device, const uint64_t *handles, uint64_t count, int32_t *fds, uint64_t *done)
 {
     for (; *done < count; ++*done) {

@@ -16,6 +16,15 @@ int xe_objects_retain(struct xe_device *device, const uint64_t *handles, uint64_
 /* One reference less for every entry. Goes through to the end; *done is the first entry that failed, else count. */
 int xe_objects_release(struct xe_device *device, const uint64_t *handles, uint64_t count, uint64_t *done);
 
+struct xe_column {
+    const uint64_t *handles;
+    uint64_t count;
+    uint64_t done;
+};
+
+/* xe_objects_release() as ze_ipc._held calls functions. */
+int xe_column_release(struct xe_device *device, struct xe_column *column);
+
 /* A dma-buf descriptor for every handle. */
 int xe_objects_export(struct xe_device *device, const uint64_t *handles, uint64_t count, int32_t *fds, uint64_t *done);
 

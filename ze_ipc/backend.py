@@ -21,6 +21,8 @@ UsmKind = Literal["device", "host", "shared"]
 Way = Literal["native", "emulated", "unsupported"]
 HandleType = Literal["default", "fabric"]
 
+MANY = 1 << 62
+"""A number of mappings that nobody knows."""
 READ_ONLY = 1
 """Bit of an access column (``array('B')``): the mapping may not be written through. 0 is
 read-write.
@@ -264,8 +266,10 @@ class Backend(Protocol):
         """
         ...
 
-    def unmap(self, address: int, size: int, deadline: float) -> None:
-        """Remove every mapping in ``[address, address + size)``, splitting at its ends."""
+    def unmap(self, address: int, size: int, deadline: float, mappings: int = MANY) -> None:
+        """Remove every mapping in ``[address, address + size)``, splitting at its ends. Where it is
+        known how many there are, the backend may keep the GIL for a few.
+        """
         ...
 
     def allocate_usm(self, size: int, kind: UsmKind) -> tuple[int, int]:

@@ -330,9 +330,10 @@ class Device(DeviceFacts):
             self._unmap_rows(reservation.ptr + at, size)
 
     def _unmap_rows(self, va: int, size: int) -> None:
-        if not self._table.window(va, size):
+        rows = self._table.window(va, size)
+        if not rows:
             return
-        self._backend.unmap(va, size, time.monotonic() + GPU_TIMEOUT)
+        self._backend.unmap(va, size, time.monotonic() + GPU_TIMEOUT, len(rows))
         gone = self._table.unmap(va, size)
         self._backend.retain_objects(gone.retained)
         self._backend.release_objects(gone.released)
@@ -420,7 +421,8 @@ class Device(DeviceFacts):
             if self._closed:
                 return
             objects = view._objects
-            self._backend.unmap(base, size, time.monotonic() + GPU_TIMEOUT)
+            extents = view._described.extent_count
+            self._backend.unmap(base, size, time.monotonic() + GPU_TIMEOUT, extents)
             self._forget_import(base, size)
             self._backend.unreserve(base, size)
         self._imports.drop(objects)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import ze_ipc
+from helpers import busy, ranges
 from helpers.broker_fakes import fd_count
 from helpers.waiting import eventually
 from ze_ipc import share
@@ -16,7 +17,8 @@ from ze_ipc._mock import ffi as mock_ffi
 from ze_ipc._mock import lib as mock
 from ze_ipc._xe import ffi, lib
 from ze_ipc.errors import InvalidHandle, KernelError, ZeIpcError
-from ze_ipc.xe import ask
+from ze_ipc.peer_process import Peer
+from ze_ipc.xe import ask, held
 from ze_ipc.xe.backend import XeBackend
 
 PAGE = 4096
@@ -65,7 +67,7 @@ def afterwards(monkeypatch: pytest.MonkeyPatch, say: Callable[[Any], int]) -> No
     """
     call: Held = ask._held.call
 
-    def held(function: int, first: int, second: int) -> int:
+    def judged(function: int, first: int, second: int) -> int:
         rc = call(function, first, second)
         if function != ask._ASK_AND_OPEN:
             return rc
@@ -79,7 +81,7 @@ def afterwards(monkeypatch: pytest.MonkeyPatch, say: Callable[[Any], int]) -> No
         return say(state)
 
     class Module:
-        call = staticmethod(held)
+        call = staticmethod(judged)
 
     monkeypatch.setattr(ask, "_held", Module)
 
@@ -144,7 +146,7 @@ def test_a_digest_that_is_wrong_gives_all_of_it_back(
 def test_without_patience_the_rest_goes_without_the_gil(
     xe_mock: ze_ipc.Device, importer: ze_ipc.Device, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(ask, "_PATIENCE", -1)
+    monkeypatch.setattr(held, "PATIENCE", -1)
     with xe_mock.reserve(count * PAGE) as reservation:
         for index in range(count):
             with xe_mock.physical_memory(PAGE) as memory:
@@ -204,3 +206,17 @@ def test_the_kernel_says_no(handle: ze_ipc.RangeHandle, importer: ze_ipc.Device)
         mock.xe_mock_clear_faults(0)
     assert caught.value.errno == errno.EPERM
     assert backend_of(importer).live_objects == 0
+
+
+@pytest.mark.parametrize("count", [1, 16])
+def test_small_calls_keep_the_gil(xe_mock: ze_ipc.Device, count: int) -> None:
+    """Who gives it up beside a thread that computes waits a whole switch interval for it."""
+    with (
+        xe_mock.reserve(count * PAGE) as reservation,
+        xe_mock.get_ipc_handle(filled(xe_mock, reservation, count, PAGE), count * PAGE) as made,
+        Peer() as peer,
+    ):
+        peer.call(ranges.open_device)
+        times = peer.call(busy.seconds_beside_a_busy_thread, bytes(made))
+        peer.call(ranges.close_all)
+    assert max(times.values()) < busy.INTERVAL / 2, times

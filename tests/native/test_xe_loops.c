@@ -140,7 +140,13 @@ static void *binds(void *unused)
             CHECK_EQUAL(rc, 0);
         }
         CHECK(memcmp(numbers, found, sizeof(found)) == 0);
-        rc = xe_bind_unmap(device, vm.vm_id, PAT_WB, 1 << 21, (uint64_t)COUNT * PAGE, fence, soon(), &submitted);
+        struct xe_unmap unmap = {.vm_id = vm.vm_id,
+                                 .pat_index = PAT_WB,
+                                 .address = 1 << 21,
+                                 .size = (uint64_t)COUNT * PAGE,
+                                 .fence = fence,
+                                 .deadline = soon()};
+        rc = xe_bind_unmap(device, &unmap);
         while (rc == -EINTR)
             rc = xe_fence_wait(device, fence, soon());
         CHECK_EQUAL(rc, 0);

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ze_ipc._ze import ffi, lib
 from ze_ipc.backend import (
+    MANY,
     Asked,
     CpuMapping,
     DeviceInfo,
@@ -164,7 +165,7 @@ class LevelZeroBackend:
             raise InvalidArgument("the columns of extents differ in length")
         self._space.map(address, objects, offsets, sizes, access)
 
-    def unmap(self, address: int, size: int, deadline: float) -> None:
+    def unmap(self, address: int, size: int, deadline: float, mappings: int = MANY) -> None:
         """Remove every mapping in the range, splitting those that reach beyond."""
         self._space.unmap(address, size)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import time
 from array import array
 from typing import Any
 
@@ -12,6 +11,7 @@ from ze_ipc import _held
 from ze_ipc._xe import ffi, lib
 from ze_ipc.backend import Asked, Opened, Opening
 from ze_ipc.errors import ZeIpcError
+from ze_ipc.xe import held
 from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.device import nanoseconds
 from ze_ipc.xe.va import VaHeap
@@ -19,10 +19,6 @@ from ze_ipc.xe.va import VaHeap
 _MESSAGE = (32 << 10) + 64
 """Bytes: more than the longest answer."""
 _EINTR = -errno.EINTR
-_PATIENCE = 500_000
-"""Nanoseconds for which the GIL is kept: a broker that is awake answers within them, and to get the
-GIL back from a thread that computes takes ten times as long.
-"""
 
 
 class BrokerQuestion:
@@ -64,7 +60,7 @@ class BrokerQuestion:
         """The answer, or -errno."""
         ask = ffi.addressof(self.state, "ask")
         try:
-            ask.patience = time.monotonic_ns() + _PATIENCE
+            ask.patience = held.patience()
             rc = _held.call(_ASK, 0, self.address)
             ask.patience = 0
             while rc == _EINTR:
@@ -117,7 +113,7 @@ def tell(socket: int, directory: str, name: str, message: bytes) -> int:
     """
     names = ffi.new("char[]", directory.encode()), ffi.new("char[]", name.encode())
     what = ffi.new("struct tell *", (*names, socket, len(message), message))
-    return _held.call(_TELL, 0, int(ffi.cast("uintptr_t", what)))
+    return held.call(_TELL, ffi.NULL, what)
 
 
 def finish_and_open(
@@ -132,7 +128,7 @@ def finish_and_open(
     state.ground, state.ground_size = ground[0], ground[1] - ground[0]
     with space.device as pointer:
         try:
-            question.ask.patience = time.monotonic_ns() + _PATIENCE
+            question.ask.patience = held.patience()
             device = int(ffi.cast("uintptr_t", pointer))
             rc = _held.call(_ASK_AND_OPEN, device, question.address)
             if rc == _EINTR:
@@ -188,8 +184,8 @@ def _undo(
         heap.release(address, size)
 
 
-_ASK_AND_OPEN = int(ffi.cast("uintptr_t", ffi.addressof(lib, "xe_ask_open")))
-_ASK = int(ffi.cast("uintptr_t", ffi.addressof(lib, "ask_broker")))
-_START = int(ffi.cast("uintptr_t", ffi.addressof(lib, "ask_start")))
-_TELL = int(ffi.cast("uintptr_t", ffi.addressof(lib, "ask_tell")))
+_ASK_AND_OPEN = held.function("xe_ask_open")
+_ASK = held.function("ask_broker")
+_START = held.function("ask_start")
+_TELL = held.function("ask_tell")
 _spare: list[BrokerQuestion] = []

@@ -10,6 +10,7 @@ from typing import Literal
 
 from ze_ipc._xe import lib
 from ze_ipc.backend import (
+    MANY,
     Asked,
     DeviceInfo,
     IpcPath,
@@ -27,6 +28,7 @@ from ze_ipc.errors import (
     UnsupportedFeature,
     ZeIpcError,
 )
+from ze_ipc.xe import held
 from ze_ipc.xe.ask import BrokerQuestion, finish_and_open, start_asking, tell
 from ze_ipc.xe.bind import AddressSpace
 from ze_ipc.xe.byte_stream import receive_bytes, send_bytes
@@ -189,9 +191,9 @@ class XeBackend:
             raise InvalidArgument("the columns of extents differ in length")
         self._space.map(address, objects, offsets, sizes, access, deadline)
 
-    def unmap(self, address: int, size: int, deadline: float) -> None:
+    def unmap(self, address: int, size: int, deadline: float, mappings: int = MANY) -> None:
         """Remove every mapping in the range, splitting those that reach beyond."""
-        self._space.unmap(address, size, deadline)
+        self._space.unmap(address, size, deadline, mappings <= held.FEW)
 
     def allocate_usm(self, size: int, kind: UsmKind) -> tuple[int, int]:
         """An ordinary allocation: (address, object); its memory is whole pages."""

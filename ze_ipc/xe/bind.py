@@ -11,6 +11,7 @@ from typing import Any
 
 from ze_ipc._xe import ffi, lib
 from ze_ipc.errors import DeviceLost, ZeIpcError
+from ze_ipc.xe import held
 from ze_ipc.xe.device import Device, nanoseconds, u64
 from ze_ipc.xe.errors import kernel_error
 from ze_ipc.xe.pat import Pat
@@ -25,6 +26,7 @@ _TRY_MORE = 64
 _SPLIT = 64 << 10
 """Bytes: an unmap is cut at multiples of the largest page size any platform demands."""
 
+_UNMAP = held.function("xe_bind_unmap")
 _NOT_AN_EXTENT = frozenset({errno.ETIME, errno.EIO, errno.ECANCELED, errno.ENODEV})
 
 
@@ -89,12 +91,14 @@ class AddressSpace:
         self._longest, self._passed = 2 * passed, 0
         return 2 * passed
 
-    def unmap(self, address: int, size: int, deadline: float) -> None:
-        """Remove every mapping in the range, and what of others lies in it."""
+    def unmap(self, address: int, size: int, deadline: float, few: bool = False) -> None:
+        """Remove every mapping in the range, and what of others lies in it. ``few``: there are not
+        more than held.FEW of them.
+        """
         end, step = address + size, size
         while address < end:
             length = min(step, end - address)
-            rc = self._unmap(address, length, deadline)
+            rc = self._unmap(address, length, deadline, few)
             if rc == 0:
                 address += length
             elif rc in (-errno.ENOMEM, -errno.ENOBUFS) and length > _SPLIT:
@@ -170,31 +174,41 @@ class AddressSpace:
         return done, at, part
 
     def _map(self, bind: Any, first: int, count: int, at: int, deadline: float) -> tuple[int, bool]:
-        return self._run(lib.xe_bind_map, (bind, first, count, at), deadline)
-
-    def _unmap(self, address: int, size: int, deadline: float) -> int:
-        what = (self.vm_id, self.pat.own, address, size)
-        return self._run(lib.xe_bind_unmap, what, deadline)[0]
-
-    def _run(
-        self, submit: Callable[..., int], what: tuple[Any, ...], deadline: float
-    ) -> tuple[int, bool]:
-        """(0 or -errno, whether the kernel took it): submit once, wait in turns so that signal
-        handlers run.
-        """
-        until = nanoseconds(deadline)
         submitted = ffi.new("uint32_t *")
+
+        def submit(pointer: Any, fence: Any, until: int) -> int:
+            return int(lib.xe_bind_map(pointer, bind, first, count, at, fence, until, submitted))
+
+        return self._run(submit, deadline), bool(submitted[0])
+
+    def _unmap(self, address: int, size: int, deadline: float, few: bool) -> int:
+        what = ffi.new("struct xe_unmap *", (self.vm_id, self.pat.own, address, size))
+
+        def submit(pointer: Any, fence: Any, until: int) -> int:
+            what.fence, what.deadline = fence, until
+            if not few:
+                return int(lib.xe_bind_unmap(pointer, what))
+            what.deadline = patience = min(until, held.patience())
+            rc = held.call(_UNMAP, pointer, what)
+            is_late = rc == -errno.ETIME and what.submitted and patience < until
+            return -errno.EINTR if is_late else rc
+
+        return self._run(submit, deadline)
+
+    def _run(self, submit: Callable[[Any, Any, int], int], deadline: float) -> int:
+        """0 or -errno: submit once, wait in turns so that signal handlers run."""
+        until = nanoseconds(deadline)
         with self.device as pointer:
             fence = lib.xe_fence_create(pointer)
             if fence == ffi.NULL:
-                return -errno.ENOMEM, False
+                return -errno.ENOMEM
             try:
-                rc = submit(pointer, *what, fence, until, submitted)
+                rc = submit(pointer, fence, until)
                 while rc == -errno.EINTR:
-                    rc = lib.xe_fence_wait(pointer, fence, until)
+                    rc = int(lib.xe_fence_wait(pointer, fence, until))
             finally:
                 lib.xe_fence_destroy(pointer, fence)
-        return rc, bool(submitted[0])
+        return rc
 
     def error(self, rc: int, **values: Any) -> ZeIpcError:
         """What a refused bind is raised as (not raised)."""

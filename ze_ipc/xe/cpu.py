@@ -11,9 +11,12 @@ from typing import Any
 
 from ze_ipc._xe import ffi, lib
 from ze_ipc.errors import InvalidSize
+from ze_ipc.xe import held
 from ze_ipc.xe.device import Device, u64
 from ze_ipc.xe.errors import kernel_error
 
+_COPY = held.function("xe_cpu_copy")
+_MAP = held.function("xe_cpu_map")
 _MANY = 1024
 """Extents from which on the kernel's bound on maps is looked at first."""
 
@@ -75,6 +78,8 @@ def cpu_map(
     rc = -errno.EINTR
     with device as pointer:
         try:
+            if len(objects) <= held.FEW:
+                rc = held.call(_MAP, pointer, state)
             while rc == -errno.EINTR:
                 rc = lib.xe_cpu_map(pointer, state)
         finally:
@@ -134,6 +139,8 @@ def cpu_copy(
     state = ffi.new("struct xe_cpu_copy *", (*keep, len(objects), buffer, write, refuse))
     rc = -errno.EINTR
     with device as pointer:
+        if total <= held.FEW_BYTES and len(objects) <= held.FEW:
+            rc = held.call(_COPY, pointer, state)
         while rc == -errno.EINTR:
             rc = lib.xe_cpu_copy(pointer, state)
     if rc == -errno.ENXIO:

@@ -8,11 +8,13 @@ from array import array
 from ze_ipc._xe import ffi, lib
 from ze_ipc.backend import Placement
 from ze_ipc.errors import InvalidSize, UnsupportedAlignment
+from ze_ipc.xe import held
 from ze_ipc.xe.device import Device, u64
 from ze_ipc.xe.errors import kernel_error
 from ze_ipc.xe.query import Facts, MemoryRegion
 
 _CREATE = "DRM_IOCTL_XE_GEM_CREATE"
+_RELEASE = held.function("xe_column_release")
 
 
 class Objects:
@@ -117,11 +119,15 @@ class Objects:
 
     def release(self, objects: array[int]) -> None:
         """One reference less for every entry; goes through to the end whatever fails."""
-        done = ffi.new("uint64_t *")
+        handles = u64(objects)
+        column = ffi.new("struct xe_column *", (handles, len(objects)))
         with self.device as pointer:
-            rc = lib.xe_objects_release(pointer, u64(objects), len(objects), done)
+            if len(objects) <= held.FEW:
+                rc = held.call(_RELEASE, pointer, column)
+            else:
+                rc = lib.xe_column_release(pointer, column)
         if rc < 0:
-            raise kernel_error(rc, "DRM_IOCTL_GEM_CLOSE", object_index=done[0])
+            raise kernel_error(rc, "DRM_IOCTL_GEM_CLOSE", object_index=column.done)
 
     def sizes(self, objects: array[int]) -> array[int]:
         """The size of every object, in bytes; objects must be held."""
